@@ -14,7 +14,7 @@ from fleet.models.networking import NetworkingRevision
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import FIELDS, Field, NetworkingConfig, Value
+from fleet.protocol.networking.config import FIELDS, ConfigField, NetworkingConfig, FieldValue
 
 AUDIT_COLUMNS = (
     "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
@@ -58,21 +58,21 @@ def diff(before: Any, after: Any) -> list[DiffRow]:
 def three_way(base: NetworkingConfig, theirs: NetworkingConfig, mine: NetworkingConfig) -> list[ThreeWayRow]:
     """All fields that either changed."""
     base, theirs, mine = (rules.with_defaults(one) for one in (base, theirs, mine))
-    _, clashing = rules.rebased(base, mine, theirs)
+    _, clashing = rules.rebase(base, mine, theirs)
     return [
         ThreeWayRow(
             field.key,
-            shown(field, base.value(field)),
-            shown(field, theirs.value(field)),
-            shown(field, mine.value(field)),
+            shown(field, base.value_of(field)),
+            shown(field, theirs.value_of(field)),
+            shown(field, mine.value_of(field)),
             clash=field in clashing,
         )
         for field in FIELDS
-        if len({base.value(field), theirs.value(field), mine.value(field)}) > 1
+        if len({base.value_of(field), theirs.value_of(field), mine.value_of(field)}) > 1
     ]
 
 
-def shown(field: Field, value: Value) -> str:
+def shown(field: ConfigField, value: FieldValue) -> str:
     """A value for a person; what 0 means is said."""
     if isinstance(value, bool):
         return "on" if value else "off"

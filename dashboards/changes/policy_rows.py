@@ -10,17 +10,17 @@ from fleet.changes.policies import desired
 from fleet.changes.policies.matrix import Cell, Line
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.protocol.policies.env_policies import PLURALS, Kind, Policy, of_role
+from fleet.protocol.policies.env_policies import PLURALS, PolicyValueKind, EnvPolicy, of_role
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary.changes import ChangeState
 
 
-def shown(policy: Policy, text: str) -> str:
+def shown(policy: EnvPolicy, text: str) -> str:
     """A value for a person; JSON as what it makes agents do."""
-    if policy.kind is Kind.SWITCH:
+    if policy.kind is PolicyValueKind.SWITCH:
         return {"true": "on", "false": "off"}.get(text, text)
-    if policy.kind is not Kind.JSON:
+    if policy.kind is not PolicyValueKind.JSON:
         return text or "never"
     try:
         config = service_config.from_environment({policy.name: text} if text else {})

@@ -12,13 +12,13 @@ from fleet.monitoring.sources.health import ask_health
 from fleet.monitoring.sources.policies import ask_policies
 from fleet.transport.admin import (
     AdminError,
-    Advised,
+    ReconnectAdvice,
     InstanceAdmin,
     NetworkingConfigAdmin,
     NodePoliciesAdmin,
-    NotAllowed,
+    NotAllowedError,
     TunnelAdmin,
-    Unreachable,
+    UnreachableError,
 )
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError, TLSFiles
@@ -50,14 +50,14 @@ class Auths:
 
     async def _do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
         connections = Connections(self._tls)
-        last: AdminError = Unreachable("no auth is known")
+        last: AdminError = UnreachableError("no auth is known")
         try:
             for address, role in self._addresses:
                 try:
                     return await work(NetworkingConfigAdmin(connections.reader(address, role)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
-                except (Unreachable, NotAllowed) as error:
+                except (UnreachableError, NotAllowedError) as error:
                     # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
                     # auths its own certificate, and with that nobody writes.
                     last = error
@@ -77,14 +77,14 @@ class Dialer:
 
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
-    ) -> Advised:
+    ) -> ReconnectAdvice:
         """Ask agents of a proxy to reconnect elsewhere, or to leave `auth` for another one. Raises AdminError."""
         return self._do(
             proxy_id,
             lambda channel: _advice(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
         )
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
         """Return what agents of a proxy answered to that advice; nobody is asked. Raises AdminError."""
         return self._do(
             proxy_id,
@@ -101,7 +101,7 @@ class Dialer:
 
         try:
             return self._do(instance_id, ask)
-        except Unreachable as error:
+        except UnreachableError as error:
             raise SourceFailed(str(error), answered=False) from error
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
@@ -123,7 +123,7 @@ class Dialer:
     def _do(self, instance_id: str, work: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
         facts = self._instances.get(instance_id)
         if facts is None or not facts.address:
-            raise Unreachable(f"{instance_id} is not in the record any more")
+            raise UnreachableError(f"{instance_id} is not in the record any more")
 
         async def done() -> T:
             connections = Connections(self._tls)
@@ -157,7 +157,7 @@ async def order(
 
 async def _advice(
     admin: TunnelAdmin, advisory_id: str, reason: str, agents: Collection[str], auth: str, *, look_only: bool
-) -> Advised:
+) -> ReconnectAdvice:
     if auth:
         return await admin.advise_auth_reconnect(
             advisory_id, reason, auth, agents=agents, look_only=look_only

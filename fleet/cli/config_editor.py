@@ -13,7 +13,7 @@ import click
 from fleet.cli.answers import Failure
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfigError, Resource
+from fleet.protocol.networking.config import NetworkingConfigError, NetworkingResource
 
 HEAD = "# Save and leave the editor to write it; leave it unchanged, or empty, to write nothing.\n"
 _WRONG = "#! "
@@ -24,10 +24,10 @@ class Edited:
     """What a person made of a config."""
 
     text: str
-    resource: Resource
+    resource: NetworkingResource
 
 
-def edit(text: str, base: Resource) -> Edited:
+def edit(text: str, base: NetworkingResource) -> Edited:
     """Let a person edit until it can be used. Raises Failure when they give up.
 
     Revision and origin are not theirs to change: those of `base` stay.

@@ -19,7 +19,7 @@ from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.addresses import ADDRESS
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.nodes.shared.flags import tls_options
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport.tls import TLSError, TLSFiles
 
 
@@ -66,7 +66,7 @@ def connect(
             uvloop.run(connect_client.carry(plan))
     except BrokenError as error:
         raise _Broken(f"the connection was aborted: {error}") from error
-    except (ConnectError, TLSError, FleetError, StartError) as error:
+    except (ConnectError, TLSError, FleetError, NodeStartError) as error:
         raise Failure(str(error)) from error
 
 

@@ -18,17 +18,17 @@ from fleet.nodes.shared.options import combined
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
 from fleet.nodes.tunnel.client import ClientPlan
-from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, Forward, Service
+from fleet.nodes.tunnel.flags import CLAIM, FORWARD, SERVICE, TARGET, Claim, LocalForward, Service
 from fleet.nodes.tunnel.server import ServerPlan
 from fleet.processes import log_format
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.channels import DeadPeer
 from fleet.transport.tls import TLSError, TLSFiles
-from fleet.transport.tunnel.link import Keeping
-from fleet.transport.tunnel.pump import Closing, Policy
-from fleet.transport.tunnel.stream import TunnelAborted
+from fleet.transport.tunnel.link import LinkSettings
+from fleet.transport.tunnel.pump import HalfClosePolicy, SessionPolicy
+from fleet.transport.tunnel.stream import TunnelAbortedError
 
-_WIRES = click.Choice([wire.value for wire in Wire])
+_WIRES = click.Choice([wire.value for wire in WireVersion])
 
 
 class _Ended(Failure):
@@ -43,17 +43,17 @@ def _run(work: Coroutine[None, None, None]) -> None:
     lifecycle.raise_file_limit()
     try:
         uvloop.run(work)
-    except TunnelAborted as error:
+    except TunnelAbortedError as error:
         raise _Ended(f"the session was aborted: {error}") from error
-    except (lifecycle.StartError, TLSError, TunnelError) as error:
+    except (lifecycle.NodeStartError, TLSError, TunnelError) as error:
         raise Failure(str(error)) from error
 
 
 _policy_options = combined(
     click.option(
         "--on-end",
-        type=click.Choice([closing.value for closing in Closing]),
-        default=Closing.CLOSE.value,
+        type=click.Choice([closing.value for closing in HalfClosePolicy]),
+        default=HalfClosePolicy.CLOSE.value,
         show_default=True,
         help="When our TCP end has sent everything, and the peer of the tunnel cannot half-close: close the "
         "session at once, or defer that until the other end is finished.",
@@ -83,7 +83,7 @@ _policy_options = combined(
 _client_options = combined(
     click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
     click.option(
-        "--wire", type=_WIRES, default=Wire.V0_2.value, show_default=True, help="Version of the wire."
+        "--wire", type=_WIRES, default=WireVersion.V0_2.value, show_default=True, help="Version of the wire."
     ),
     click.option("--name", default="", help="What a server of ours knows this client by when it comes back."),
     tls_options,
@@ -101,8 +101,8 @@ def _client_plan(
     name: str,
     tls: TLSFiles,
 ) -> ClientPlan:
-    keeping = Keeping(probe_every=ping_every, probe_within=ping_timeout)
-    return ClientPlan(server, Wire(wire), tls, Policy(Closing(on_end), idle), keeping, name)
+    keeping = LinkSettings(probe_every=ping_every, probe_within=ping_timeout)
+    return ClientPlan(server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), keeping, name)
 
 
 @click.group()
@@ -147,7 +147,7 @@ def tunnel() -> None:
     "wires",
     type=_WIRES,
     multiple=True,
-    default=[Wire.V0_2.value],
+    default=[WireVersion.V0_2.value],
     show_default=True,
     help="Version of the wire; repeat for both. The first is for clients that do not say which they speak.",
 )
@@ -155,7 +155,7 @@ def tunnel() -> None:
 @tls_options
 def serve(
     listen: tuple[str, int],
-    forwards: tuple[Forward, ...],
+    forwards: tuple[LocalForward, ...],
     services: tuple[Service, ...],
     bridge: bool,
     claims: tuple[Claim, ...],
@@ -168,9 +168,9 @@ def serve(
     tls: TLSFiles,
 ) -> None:
     """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
-    policy = Policy(Closing(on_end), idle)
+    policy = SessionPolicy(HalfClosePolicy(on_end), idle)
     dead_peer = DeadPeer(ping_every, ping_timeout)
-    spoken = [Wire(wire) for wire in dict.fromkeys(wires)]
+    spoken = [WireVersion(wire) for wire in dict.fromkeys(wires)]
     if claims and tls.authority is None:
         raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
     if anybody and tls.authority is not None:
@@ -206,7 +206,7 @@ def register(services: tuple[Service, ...], **flags: Any) -> None:
     help="A local port whose connections become sessions to a target; repeat.",
 )
 @_client_options
-def dial(target: Target | None, forwards: tuple[Forward, ...], **flags: Any) -> None:
+def dial(target: Target | None, forwards: tuple[LocalForward, ...], **flags: Any) -> None:
     """Ask a server for sessions: one to TARGET on standard input and output, or one per connection to a local port.
 
     As a ProxyCommand: ssh -o ProxyCommand='refloat tunnel dial --server HOST:PORT router-7:SSH' router-7

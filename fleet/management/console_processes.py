@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from fleet.management import forked_programs, programs, startup_checks
 from fleet.management.programs import Program
-from fleet.processes.child_restarter import Keeper
+from fleet.processes.child_restarter import ChildRestarter
 from fleet.processes.log_format import visible
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
@@ -46,7 +46,7 @@ class ConsoleRun:
         self.port = port
         self.say = say
         self.supervisor = Supervisor(logs=home / "log")
-        self.keeper = Keeper(self.supervisor, say)
+        self.keeper = ChildRestarter(self.supervisor, say)
         self._given_redis = redis_url
         self._env: dict[str, str] = {}
         self._open = contextlib.ExitStack()
@@ -98,7 +98,7 @@ class ConsoleRun:
             if on_tick is not None:
                 on_tick()
 
-        self.supervisor.watch(on_exit=self.keeper.ended, on_tick=tick)
+        self.supervisor.watch(on_exit=self.keeper.on_exit, on_tick=tick)
 
     @property
     def _programs(self) -> tuple[Program, ...]:

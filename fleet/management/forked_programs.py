@@ -58,7 +58,7 @@ def spawner(name: str) -> Spawn:
         env: Mapping[str, str] | None,
         log: IO[bytes],
         on_parent_death: signal.Signals,
-    ) -> children.Process:
+    ) -> children.ChildProcess:
         assert env is not None, "a copy has settings of its own"
         if threading.active_count() > 1:
             return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)

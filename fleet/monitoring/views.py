@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fleet.monitoring.agent_report import Answer
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Mode
-from fleet.protocol.destination.health import Draining, Health
+from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceFacts, InstanceState
 from fleet.vocabulary.verdicts import State, Verdict
 
@@ -99,7 +99,7 @@ class InstanceView:
     health_since: float | None = None
     health_sentence: str = ""
     #: It takes nobody new.
-    draining: Draining | None = None
+    draining: DrainRequest | None = None
     #: The list of instances, which has its heartbeat, was answered lately.
     listed: bool = True
     #: What a sick proxy suffers from when that is not itself: id of its auth, or `backend/CLUSTER`.

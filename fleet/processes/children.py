@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 _LEASH = Path(__file__).with_name("exec_program.py")
 
 
-class Process(Protocol):
+class ChildProcess(Protocol):
     """A child that runs or has ended: `subprocess.Popen`, or a copy of us (`forks.Fork`)."""
 
     @property
@@ -78,14 +78,14 @@ def spawn(
 
     if sys.platform != "linux":
         return start([program, *argv[1:]], pass_fds)
-    ready, told = os.pipe()
+    read_end, write_end = os.pipe()
     # -I -S: nothing of the environment's Python, and a quick start.
-    leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(int(on_parent_death)), str(told)]
-    with os.fdopen(ready, "rb") as pipe:
+    leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(int(on_parent_death)), str(write_end)]
+    with os.fdopen(read_end, "rb") as pipe:
         try:
-            process = start([*leash, program, *argv[1:]], (*pass_fds, told))
+            process = start([*leash, program, *argv[1:]], (*pass_fds, write_end))
         finally:
-            os.close(told)
+            os.close(write_end)
         trouble = pipe.read()
     if trouble:
         process.wait()
@@ -93,17 +93,17 @@ def spawn(
     return process
 
 
-def stop(processes: Iterable[Process], *, grace: float = 5.0) -> None:
+def stop(processes: Iterable[ChildProcess], *, grace: float = 5.0) -> None:
     """End every process: SIGTERM to all at once, `grace` seconds for each, then SIGKILL.
 
     A stopped process (SIGSTOP) would never see SIGTERM: it is continued first.
     """
-    running = [process for process in processes if process.poll() is None]
-    for process in running:
-        for sent in (signal.SIGCONT, signal.SIGTERM):
+    live_processes = [process for process in processes if process.poll() is None]
+    for process in live_processes:
+        for sig in (signal.SIGCONT, signal.SIGTERM):
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(sent)
-    for process in running:
+                process.send_signal(sig)
+    for process in live_processes:
         try:
             process.wait(grace)
         except subprocess.TimeoutExpired:

@@ -17,13 +17,13 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def become(parent: int, sent: int, told: int, argv: list[str]) -> None:
+def exec_program(parent: int, sig: int, error_pipe: int, argv: list[str]) -> None:
     """Be `argv`, a path and its arguments, and get signal `sent` when the thread of `parent` that made us ends.
 
     The pipe `told` is closed when that is done; what was written to it before is the errno that was in the way.
     """
-    os.set_inheritable(told, False)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sent)
+    os.set_inheritable(error_pipe, False)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sig)
     # The parent may have died before prctl: then nobody will ever send the signal.
     if os.getppid() != parent:
         sys.exit(1)
@@ -32,9 +32,9 @@ def become(parent: int, sent: int, told: int, argv: list[str]) -> None:
     try:
         os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
     except OSError as error:
-        os.write(told, str(error.errno).encode())
+        os.write(error_pipe, str(error.errno).encode())
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    become(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    exec_program(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -59,10 +59,10 @@ class Fork:
             raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0)
         return code
 
-    def send_signal(self, sent: int) -> None:
+    def send_signal(self, sig: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, sent)
+            os.kill(self.pid, sig)
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -88,15 +88,15 @@ def spawn(
     assert is_possible(argv), f"no copy of us can be {argv[0]}"
     parent = os.getpid()
 
-    def be() -> None:
+    def run_program() -> None:
         _leave_parent(parent, on_parent_death)
-        _write_to(log)
+        _redirect_to(log)
         begin()
-        titles.show(name, argv)
+        titles.show_command_line(name, argv)
         sys.argv = list(argv[2:])
         runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
 
-    process = multiprocessing.get_context("fork").Process(target=be, name=name)
+    process = multiprocessing.get_context("fork").Process(target=run_program, name=name)
     # Objects that are there now are never looked at for garbage: that would write to every one of them.
     gc.freeze()
     # A signal that came between the fork and the first line of the copy would run our handlers in it.
@@ -123,9 +123,9 @@ def _leave_parent(parent: int, on_parent_death: signal.Signals) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _write_to(log: IO[bytes]) -> None:
+def _redirect_to(log: IO[bytes]) -> None:
     """Have everything that is said go to the log, and read nothing."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((devnull, 0), (log.fileno(), 1), (log.fileno(), 2)):
         os.dup2(source, target)
-    os.close(nothing)
+    os.close(devnull)

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from typing_extensions import override
 
-_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -31,7 +31,7 @@ class LineFormatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
     @override
-    def formatException(self, ei: _Raised) -> str:
+    def formatException(self, ei: _ExcInfo) -> str:
         return visible(super().formatException(ei), keep="\n")
 
 

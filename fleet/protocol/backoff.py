@@ -23,6 +23,6 @@ class Backoff:
         middle = min(self.first * self.factor ** min(failures - 1, 64), self.most)
         return middle * (1 - self.jitter + 2 * self.jitter * chance)
 
-    def failures(self, before: int, lasted: float) -> int:
+    def failures(self, previous_failures: int, duration: float) -> int:
         """Failures in a row, now that a connection ended that lasted so long."""
-        return 1 if lasted >= self.good_after else before + 1
+        return 1 if duration >= self.good_after else previous_failures + 1

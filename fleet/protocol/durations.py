@@ -27,15 +27,15 @@ _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LARGEST = (1 << 63) - 1
 #: Characters; the longest that Go writes has 22.
 _LONGEST = 256
-_SHOWN = 64
+_QUOTE_LENGTH = 64
 
 
 class DurationError(ValueError):
     """A duration that does not parse; the sentence shows it and an example."""
 
     def __init__(self, text: str) -> None:
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        super().__init__(f"{shown!r} is not a duration: write it like 30s, 1m30s or 500ms")
+        quote = text if len(text) <= _QUOTE_LENGTH else f"{text[:_QUOTE_LENGTH]}…"
+        super().__init__(f"{quote!r} is not a duration: write it like 30s, 1m30s or 500ms")
 
 
 def from_milliseconds(milliseconds: int) -> float:
@@ -99,8 +99,8 @@ def from_nanoseconds(nanoseconds: int) -> float:
     return nanoseconds / NANOSECONDS
 
 
-def _decimal(value: int, unit: int) -> str:
-    whole, fraction = divmod(value, unit)
+def _decimal(nanoseconds: int, unit: int) -> str:
+    whole, fraction = divmod(nanoseconds, unit)
     if not fraction:
         return str(whole)
     return f"{whole}.{fraction:0{len(str(unit)) - 1}d}".rstrip("0")

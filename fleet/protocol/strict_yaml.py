@@ -29,10 +29,10 @@ class StrictYAMLError(ValueError):
 
 def load(text: str, *, longest: int = LONGEST) -> Any:
     """Read one document of at most so many characters. Raises StrictYAMLError."""
-    found = load_all(text, longest=longest)
-    if len(found) > 1:
+    documents = load_all(text, longest=longest)
+    if len(documents) > 1:
         raise StrictYAMLError("there is more than one document")
-    return found[0] if found else None
+    return documents[0] if documents else None
 
 
 def load_all(text: str, *, longest: int = LONGEST) -> list[Any]:
@@ -41,10 +41,10 @@ def load_all(text: str, *, longest: int = LONGEST) -> list[Any]:
         raise StrictYAMLError(f"it has more than {longest} characters")
     try:
         # _Strict is a SafeLoader that takes less.
-        return [one for one in yaml.load_all(text, Loader=_Strict) if one is not None]
+        return [document for document in yaml.load_all(text, Loader=_Strict) if document is not None]
     except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise StrictYAMLError(f"{where}{error.problem}") from None
+        position = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise StrictYAMLError(f"{position}{error.problem}") from None
     except RecursionError:
         raise StrictYAMLError("it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
@@ -82,38 +82,38 @@ class _Strict(yaml.SafeLoader):
             _refuse(f"it does not fit the tag {node.tag!r}", node)
 
 
-def _refuse(sentence: str, where: Any) -> Never:
-    raise yaml.constructor.ConstructorError(None, None, sentence, where.start_mark)
+def _refuse(sentence: str, node: Any) -> Never:
+    raise yaml.constructor.ConstructorError(None, None, sentence, node.start_mark)
 
 
 def _construct_mapping(loader: _Strict, node: yaml.Node) -> dict[Any, Any]:
     if not isinstance(node, yaml.MappingNode):
         _refuse("it is no mapping", node)
-    seen: set[Any] = set()
+    keys: set[Any] = set()
     for key_node, _ in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":
             _refuse("a merge key is not taken here: write the values themselves", key_node)
         key = loader.construct_object(key_node)
         if not isinstance(key, str):
             _refuse(f"{key!r} is not a word", key_node)
-        if key in seen:
+        if key in keys:
             _refuse(f"{key!r} stands twice", key_node)
-        seen.add(key)
+        keys.add(key)
     return loader.construct_mapping(node, deep=True)
 
 
 def _construct_int(loader: _Strict, node: yaml.Node) -> int:
-    value: int = _number(loader.construct_yaml_int, node)
-    if abs(value) >= _LARGEST_NUMBER:
+    number: int = _number(loader.construct_yaml_int, node)
+    if abs(number) >= _LARGEST_NUMBER:
         _refuse("the number is too large", node)
-    return value
+    return number
 
 
 def _construct_float(loader: _Strict, node: yaml.Node) -> float:
-    value: float = _number(loader.construct_yaml_float, node)
-    if not math.isfinite(value):
+    number: float = _number(loader.construct_yaml_float, node)
+    if not math.isfinite(number):
         _refuse("the number is infinite, or none", node)
-    return value
+    return number
 
 
 def _number(construct: Callable[[Any], Any], node: yaml.Node) -> Any:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from fleet.protocol.networking.config import Resource
+from fleet.protocol.networking.config import NetworkingResource
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, fleet_pb2, fleet_pb2_grpc
@@ -28,45 +28,45 @@ class AdminError(Exception):
     """A write that was not done; the sentence says why."""
 
 
-class Refused(AdminError):
+class RejectedError(AdminError):
     """The auth will not take it; the sentence names the field."""
 
 
-class Conflict(AdminError):
+class RevisionConflict(AdminError):
     """Somebody else wrote since it was read: read again, and see what they did."""
 
 
-class Unreachable(AdminError):
+class UnreachableError(AdminError):
     """The auth, or its backend, does not answer. The write may have happened."""
 
 
-class NotAllowed(AdminError):
+class NotAllowedError(AdminError):
     """This certificate may not do that."""
 
 
 _ERRORS: dict[grpc.StatusCode, type[AdminError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: Refused,
-    grpc.StatusCode.UNIMPLEMENTED: Refused,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: Conflict,
-    grpc.StatusCode.FAILED_PRECONDITION: Conflict,
-    grpc.StatusCode.ABORTED: Conflict,
-    grpc.StatusCode.UNAVAILABLE: Unreachable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: Unreachable,
-    grpc.StatusCode.PERMISSION_DENIED: NotAllowed,
-    grpc.StatusCode.UNAUTHENTICATED: NotAllowed,
+    grpc.StatusCode.INVALID_ARGUMENT: RejectedError,
+    grpc.StatusCode.UNIMPLEMENTED: RejectedError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: RevisionConflict,
+    grpc.StatusCode.FAILED_PRECONDITION: RevisionConflict,
+    grpc.StatusCode.ABORTED: RevisionConflict,
+    grpc.StatusCode.UNAVAILABLE: UnreachableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
+    grpc.StatusCode.PERMISSION_DENIED: NotAllowedError,
+    grpc.StatusCode.UNAUTHENTICATED: NotAllowedError,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredConfig:
     """A networking config as an auth holds it."""
 
-    resource: Resource
+    resource: NetworkingResource
     #: The whole message: keep it with what is derived from it, since an update is made of both.
     raw: bytes
 
     @classmethod
-    def of(cls, message: Message) -> Stored:
+    def of(cls, message: Message) -> StoredConfig:
         """Take a message."""
         return cls(networking_config.read(message), message.SerializeToString())
 
@@ -78,29 +78,29 @@ class NetworkingConfigAdmin:
         self._stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         self._within = within
 
-    async def get(self) -> Stored:
+    async def get(self) -> StoredConfig:
         """What is stored."""
         request = clusterconfig_pb2.GetClusterNetworkingConfigRequest()
         return await self._call(self._stub.GetClusterNetworkingConfig(request, timeout=self._within))
 
-    async def update(self, stored: Stored, wanted: Resource) -> Stored:
+    async def update(self, stored_config: StoredConfig, desired_config: NetworkingResource) -> StoredConfig:
         """Change what was read into what is wanted. Raises Conflict when it is not what is stored any more."""
         request = clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(
-            cluster_network_config=_merged(stored, wanted)
+            cluster_network_config=_merge(stored_config, desired_config)
         )
         return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
 
-    async def reset(self) -> Stored:
+    async def reset(self) -> StoredConfig:
         """Go back to the defaults. Raises Refused when the config comes from the auths' file."""
         request = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
         return await self._call(self._stub.ResetClusterNetworkingConfig(request, timeout=self._within))
 
-    async def _call(self, call: Awaitable[Message]) -> Stored:
-        return Stored.of(await _answer(call))
+    async def _call(self, call: Awaitable[Message]) -> StoredConfig:
+        return StoredConfig.of(await _answer(call))
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class ReconnectAdvice:
     """What a proxy did about agents that are to reconnect elsewhere: counts of tunnels."""
 
     proxy_id: str
@@ -138,7 +138,7 @@ class TunnelAdmin:
         agents: Collection[str] = (),
         limit: int = 0,
         look_only: bool = False,
-    ) -> Advised:
+    ) -> ReconnectAdvice:
         """Have agents, all if none are named, reconnect elsewhere, make before break; at most `limit` now.
 
         `advisory_id` stands for one intent: repeated, it advises only who was not advised yet; with `look_only` nobody.
@@ -157,7 +157,7 @@ class TunnelAdmin:
         agents: Collection[str] = (),
         limit: int = 0,
         look_only: bool = False,
-    ) -> Advised:
+    ) -> ReconnectAdvice:
         """Have agents, all if none are named, connect to another auth than `leave_auth`, make before break.
 
         Empty, that is the auth to which each is connected. As with `advise_reconnect`, an id stands for one intent.
@@ -172,20 +172,20 @@ class TunnelAdmin:
         )
         return await self._call(self._stub.AdviseAuthReconnect(request, timeout=self._within))
 
-    async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> Advised:
-        answer = await _answer(call)
-        return Advised(
-            answer.proxy_id,
-            answer.advised,
-            answer.already,
-            answer.left,
-            answer.absent,
-            answer.staying,
-            tuple(answer.staying_ids),
-            tuple(answer.absent_ids),
-            answer.moved,
-            answer.elsewhere,
-            dict(answer.staying_reasons),
+    async def _call(self, call: Awaitable[fleet_pb2.AdviseReconnectResponse]) -> ReconnectAdvice:
+        response = await _answer(call)
+        return ReconnectAdvice(
+            response.proxy_id,
+            response.advised,
+            response.already,
+            response.left,
+            response.absent,
+            response.staying,
+            tuple(response.staying_ids),
+            tuple(response.absent_ids),
+            response.moved,
+            response.elsewhere,
+            dict(response.staying_reasons),
         )
 
 
@@ -198,24 +198,24 @@ class InstanceAdmin:
 
     async def drain(self, reason: str) -> None:
         """Have it take nobody new; who is there stays."""
-        await self._say(fleet_pb2.SetStandingRequest.WORD_DRAIN, reason)
+        await self._set_status(fleet_pb2.SetStandingRequest.WORD_DRAIN, reason)
 
     async def undrain(self) -> None:
         """Have it take connections again."""
-        await self._say(fleet_pb2.SetStandingRequest.WORD_UNDRAIN)
+        await self._set_status(fleet_pb2.SetStandingRequest.WORD_UNDRAIN)
 
-    async def degrade(self, reason: str, lasts: float = 0.0) -> None:
+    async def degrade(self, reason: str, duration: float = 0.0) -> None:
         """Have others preferred to it, for so many seconds; 0: until that is taken back."""
-        await self._say(fleet_pb2.SetStandingRequest.WORD_DEGRADE, reason, lasts)
+        await self._set_status(fleet_pb2.SetStandingRequest.WORD_DEGRADE, reason, duration)
 
     async def restore(self) -> None:
         """Have it be like the others again."""
-        await self._say(fleet_pb2.SetStandingRequest.WORD_RESTORE)
+        await self._set_status(fleet_pb2.SetStandingRequest.WORD_RESTORE)
 
-    async def _say(
-        self, word: fleet_pb2.SetStandingRequest.Word, reason: str = "", lasts: float = 0.0
+    async def _set_status(
+        self, word: fleet_pb2.SetStandingRequest.Word, reason: str = "", duration: float = 0.0
     ) -> None:
-        request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(lasts * 1000))
+        request = fleet_pb2.SetStandingRequest(word=word, reason=reason, lasts_ms=round(duration * 1000))
         await _answer(self._stub.SetStanding(request, timeout=self._within))
 
 
@@ -232,8 +232,8 @@ class NodePoliciesAdmin:
         Raises Conflict when what it has accepted is not of `revision`, or when it has nowhere to keep them.
         """
         request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
-        answer = await _answer(self._stub.SetPolicies(request, timeout=self._within))
-        return str(answer.revision)
+        response = await _answer(self._stub.SetPolicies(request, timeout=self._within))
+        return str(response.revision)
 
     async def restart(self, run_id: str, reason: str, drain: float = 0.0) -> None:
         """Have it end gracefully and start again; `drain` in seconds, 0 for its own.
@@ -253,8 +253,8 @@ async def _answer(call: Awaitable[T]) -> T:
         raise kind(error.details() or error.code().name) from None
 
 
-def _merged(stored: Stored, wanted: Resource) -> Message:
-    message = Message.FromString(stored.raw)
-    networking_config.write(wanted.config, message)
-    networking_config.write_metadata(wanted, message)
+def _merge(stored_config: StoredConfig, desired_config: NetworkingResource) -> Message:
+    message = Message.FromString(stored_config.raw)
+    networking_config.write(desired_config.config, message)
+    networking_config.write_metadata(desired_config, message)
     return message

@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from fleet.transport import backend_scripts
-from fleet.transport.backend_pool import NotSent, Pool
+from fleet.transport.backend_pool import NotSentError, Pool
 from fleet.wire import fleet_pb2, types_pb2
 
 #: The longest any call here takes, seconds; waiting for a connection ends a little earlier: then nothing was sent.
@@ -38,7 +38,7 @@ _LARGEST_PAGE = 2 * 1024 * 1024
 
 #: What a command raises whose connection is lost. RuntimeError: what uvloop raises for a write to a connection that was
 #: reset. redis-py's TimeoutError is none of them.
-_LOST = (redis.ConnectionError, OSError, RuntimeError)
+_LOST_CONNECTION_ERRORS = (redis.ConnectionError, OSError, RuntimeError)
 
 Kind = Literal["auth", "proxy"]
 _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
@@ -46,7 +46,7 @@ _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
 Condition = Literal["any", "absent", "is"]
 
 
-class BackendUnavailable(Exception):
+class BackendUnavailableError(Exception):
     """The backend cannot be reached, or does not answer in time; the sentence says which of them.
 
     `is_uncertain`: a write was sent and not answered, and may have taken effect.
@@ -57,11 +57,11 @@ class BackendUnavailable(Exception):
         self.is_uncertain = is_uncertain
 
 
-class SilentError(BackendUnavailable):
+class BackendTimeoutError(BackendUnavailableError):
     """It did not answer in time: it may be there, and held up."""
 
 
-class ForeignError(BackendUnavailable):
+class UnreadableResourceError(BackendUnavailableError):
     """What is stored cannot be read: another program wrote it, or it is damaged."""
 
 
@@ -74,17 +74,17 @@ class AgentPage:
     full: bool
     more: bool
     agents: tuple[fleet_pb2.AgentEntry, ...]
-    removed: tuple[str, ...]
+    removed_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StoredHeartbeat:
     """What a heartbeat of an agent did."""
 
     #: The agent's, in the list by revision.
     revision: int
     #: Of the networking config; empty before anybody wrote one.
-    networking: str
+    networking_revision: str
 
 
 class Backend:
@@ -97,14 +97,14 @@ class Backend:
         *,
         prefix: str = "nodes",
         password: str | None = None,
-        refused: Callable[[str, str], None] = lambda name, why: None,
+        on_unreadable: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
         """Take the address. Raises ValueError when it is no redis URL; connects when first used.
 
         `password` is for a URL that has none. `refused` hears of each resource that is left out of a list because it
         cannot be read.
         """
-        self._refused = refused
+        self._on_unreadable = on_unreadable
         self.address = url.rpartition("@")[2].removeprefix("redis://")
         self._space = ":".join((prefix, cluster))
         self._pool: Pool = Pool.from_url(
@@ -149,14 +149,14 @@ class Backend:
 
     async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
         """Every unexpired auth or proxy that can be read, by name. Raises BackendUnavailable."""
-        found = await self._read_script(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
+        reply = await self._read_script(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
         return tuple(
             server
-            for name, body in zip(found[::2], found[1::2], strict=True)
+            for name, body in zip(reply[::2], reply[1::2], strict=True)
             if (server := self._parse(types_pb2.ServerV2, f"{kind} {name.decode(errors='replace')}", body))
         )
 
-    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> Written:
+    async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> StoredHeartbeat:
         """Write an agent's resource, to expire after its own TTL. Raises BackendUnavailable."""
         entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
         revision, networking = await self._write(
@@ -168,7 +168,7 @@ class Backend:
             ],
             [entry.SerializeToString(), max(agent.ttl_ms, 1), agent.agent_id, secrets.token_hex(8)],
         )
-        return Written(int(revision), networking.decode(errors="replace"))
+        return StoredHeartbeat(int(revision), networking.decode(errors="replace"))
 
     async def delete_agent(self, agent_id: str) -> None:
         """Delete an agent's resource before its expiry. Raises BackendUnavailable."""
@@ -192,7 +192,7 @@ class Backend:
         Raises BackendUnavailable.
         """
         limit = min(limit or MOST_AGENTS, MOST_AGENTS)
-        now, revision, full, more, removed, *rest = await self._read_script(
+        now, revision, full, more, removed_ids, *rest = await self._read_script(
             self._list_agents,
             self._agent_keys("epoch", "revision", "by-revision", "removed", "floor"),
             [epoch, since, limit, secrets.token_hex(8), self._key("agent", ""), _LARGEST_PAGE],
@@ -204,10 +204,10 @@ class Backend:
             more=bool(more),
             agents=tuple(
                 entry
-                for body, left in zip(rest[::2], rest[1::2], strict=True)
-                if (entry := self._entry(body, left))
+                for body, expires_in_ms in zip(rest[::2], rest[1::2], strict=True)
+                if (entry := self._entry(body, expires_in_ms))
             ),
-            removed=tuple(name.decode() for name in removed),
+            removed_ids=tuple(name.decode() for name in removed_ids),
         )
 
     async def put_tunnel_connection(self, cluster: str, name: str, body: bytes, ttl: float) -> None:
@@ -227,10 +227,10 @@ class Backend:
 
     async def tunnel_connections(self) -> tuple[bytes, ...]:
         """Every unexpired tunnel connection, by cluster and name. Raises BackendUnavailable."""
-        found = await self._read_script(
+        reply = await self._read_script(
             self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
         )
-        return tuple(found[1::2])
+        return tuple(reply[1::2])
 
     async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
         """The networking config of the cluster; None before anybody wrote one.
@@ -241,12 +241,12 @@ class Backend:
         try:
             return None if body is None else types_pb2.ClusterNetworkingConfigV2.FromString(body)
         except DecodeError as error:
-            raise ForeignError(f"the backend at {self.address} holds what is not ours: {error}") from error
+            raise UnreadableResourceError(f"the backend at {self.address} holds what is not ours: {error}") from error
 
     async def networking_revision(self) -> str:
         """The revision of the networking config; empty before anybody wrote one. Raises BackendUnavailable."""
-        found: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "revision"))
-        return "" if found is None else str(found.decode(errors="replace"))
+        revision: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "revision"))
+        return "" if revision is None else str(revision.decode(errors="replace"))
 
     async def put_networking_config(
         self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
@@ -255,12 +255,12 @@ class Backend:
 
         Raises BackendUnavailable.
         """
-        written = await self._write(
+        is_written = await self._write(
             self._put_singleton,
             [self._key("networking-config")],
             [config.SerializeToString(), config.metadata.revision, condition, revision],
         )
-        return bool(written)
+        return bool(is_written)
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._space, *parts))
@@ -282,7 +282,7 @@ class Backend:
         async def with_second_attempt() -> Any:
             try:
                 return await command()
-            except _LOST:
+            except _LOST_CONNECTION_ERRORS:
                 if _is_being_cancelled():
                     raise
             await self._pool.empty()
@@ -292,11 +292,11 @@ class Backend:
 
     async def _call(self, command: Callable[[], Awaitable[Any]], *, writes: bool) -> Any:
         """Run a command within `TIMEOUT`. After a failure later commands use new connections."""
-        with self._mapped(writes=writes):
+        with self._map_errors(writes=writes):
             try:
                 async with asyncio.timeout(TIMEOUT):
                     return await command()
-            except (*_LOST, NotSent, redis.TimeoutError):
+            except (*_LOST_CONNECTION_ERRORS, NotSentError, redis.TimeoutError):
                 await self._pool.empty()
                 raise
 
@@ -305,25 +305,25 @@ class Backend:
         try:
             return kind.FromString(body)
         except DecodeError as error:
-            self._refused(name, str(error))
+            self._on_unreadable(name, str(error))
             return None
 
-    def _entry(self, body: bytes, left: int) -> fleet_pb2.AgentEntry | None:
+    def _entry(self, body: bytes, expires_in_ms: int) -> fleet_pb2.AgentEntry | None:
         entry = self._parse(fleet_pb2.AgentEntry, "an agent", body)
         if entry is not None:
-            entry.expires_in_ms = left
+            entry.expires_in_ms = expires_in_ms
         return entry
 
     @contextlib.contextmanager
-    def _mapped(self, *, writes: bool) -> Iterator[None]:
+    def _map_errors(self, *, writes: bool) -> Iterator[None]:
         """Translate every error of the client, once."""
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         try:
             yield
-        except NotSent as error:
+        except NotSentError as error:
             raise self._unavailable(error.__cause__ or error, is_uncertain=False) from error
-        except (RedisError, *_LOST) as error:
+        except (RedisError, *_LOST_CONNECTION_ERRORS) as error:
             is_answer = isinstance(error, (ResponseError, BusyLoadingError))
             raise self._unavailable(error, is_uncertain=writes and not is_answer) from error
         finally:
@@ -331,11 +331,11 @@ class Backend:
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
 
-    def _unavailable(self, error: BaseException, *, is_uncertain: bool) -> BackendUnavailable:
+    def _unavailable(self, error: BaseException, *, is_uncertain: bool) -> BackendUnavailableError:
         if isinstance(error, (TimeoutError, redis.TimeoutError)):
-            return SilentError(f"the backend at {self.address} does not answer", is_uncertain=is_uncertain)
+            return BackendTimeoutError(f"the backend at {self.address} does not answer", is_uncertain=is_uncertain)
         sentence = f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
-        return BackendUnavailable(sentence, is_uncertain=is_uncertain)
+        return BackendUnavailableError(sentence, is_uncertain=is_uncertain)
 
 
 def _milliseconds(seconds: float) -> int:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from typing_extensions import override
 
 
-class NotSent(Exception):
+class NotSentError(Exception):
     """No connection was available, so that nothing was sent. The cause of the exception says why."""
 
 
@@ -27,7 +27,7 @@ class Pool(redis.BlockingConnectionPool):
         try:
             return await super().get_connection()  # type: ignore[no-untyped-call]
         except (RedisError, OSError, RuntimeError) as error:
-            raise NotSent(str(error)) from error
+            raise NotSentError(str(error)) from error
 
     @override
     async def ensure_connection(self, connection: Any) -> None:

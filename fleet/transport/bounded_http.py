@@ -27,7 +27,7 @@ class BoundedProtocol(HttpToolsProtocol):
     #: Bytes of a whole request, trailers too; Django reads 2.5 MB of a body at most.
     largest_request = 4 * 1024 * 1024
     #: Requests that may wait for the response before them. One read of uvicorn's has thousands, of 10 KB each.
-    most_waiting = 16
+    most_pending = 16
     #: Seconds from the connection, or from the first byte of a later request, to the end of its head.
     head_within = 15.0
     #: Seconds from there to the end of the request.
@@ -38,86 +38,86 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         #: Bytes of the request that is under way.
-        self._received = 0
+        self._received_bytes = 0
         self._awaits_head = True
         self._deadline: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
         #: The request whose response is under way, or was last.
-        self._answering: RequestResponseCycle | None = None
+        self._response_cycle: RequestResponseCycle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
         super().connection_made(transport)
-        self._expect(self.head_within)
+        self._set_deadline(self.head_within)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect(None)
-        self._forget_unread()
+        self._set_deadline(None)
+        self._cancel_read_timer()
         # uvicorn tells the newest request alone, and the one that is answered would write to nobody.
-        if self._answering is not None:
-            self._answering.disconnected = True
-            self._answering.message_event.set()
+        if self._response_cycle is not None:
+            self._response_cycle.disconnected = True
+            self._response_cycle.message_event.set()
         super().connection_lost(exc)
 
     @override
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answering = cycle
+        self._response_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
         # Whoever reads nothing would keep the connection, and what the response holds, for ever.
-        self._unread = self.loop.call_later(self.read_within, self.transport.abort)
+        self._read_timer = self.loop.call_later(self.read_within, self.transport.abort)
 
     @override
     def resume_writing(self) -> None:
-        self._forget_unread()
+        self._cancel_read_timer()
         super().resume_writing()
 
     @override
     def data_received(self, data: bytes) -> None:
-        self._received += len(data)
+        self._received_bytes += len(data)
         if self._deadline is None:
             # Also for a blank line, with which no request begins but the wait for one ends.
-            self._expect(self.head_within)
+            self._set_deadline(self.head_within)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._awaits_head and self._received > self.largest_head:
+        if self._awaits_head and self._received_bytes > self.largest_head:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        elif self._received > self.largest_request:
+        elif self._received_bytes > self.largest_request:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     @override
     def handle_websocket_upgrade(self) -> None:
-        self._expect(None)
+        self._set_deadline(None)
         super().handle_websocket_upgrade()
 
     @override
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._received, self._awaits_head = 0, True
+        self._received_bytes, self._awaits_head = 0, True
         if self._deadline is None:
-            self._expect(self.head_within)
+            self._set_deadline(self.head_within)
 
     @override
     def on_headers_complete(self) -> None:
-        if len(self.pipeline) >= self.most_waiting:
+        if len(self.pipeline) >= self.most_pending:
             # Whatever is raised here ends the reading of what came, and uvicorn answers 400.
             raise TooManyRequestsError
         super().on_headers_complete()
         self._awaits_head = False
-        self._expect(self.request_within)
+        self._set_deadline(self.request_within)
 
     @override
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._received, self._awaits_head = 0, True
-        self._expect(None)
+        self._received_bytes, self._awaits_head = 0, True
+        self._set_deadline(None)
 
-    def _expect(self, seconds: float | None) -> None:
+    def _set_deadline(self, seconds: float | None) -> None:
         """Wait so long for what comes next; None: as long as the response takes."""
         if self._deadline is not None:
             self._deadline.cancel()
@@ -127,23 +127,23 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline = None
         if self.transport.is_closing():
             return
-        if self._awaits_head and self._responding():
-            self._expect(self.head_within)  # a stray line while the response before it still comes
+        if self._awaits_head and self._is_responding():
+            self._set_deadline(self.head_within)  # a stray line while the response before it still comes
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
-    def _forget_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-        self._unread = None
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+        self._read_timer = None
 
-    def _responding(self) -> bool:
+    def _is_responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Close the connection, with the status where no response has begun that it would fall into."""
-        self._expect(None)
-        if not self._responding():
+        self._set_deadline(None)
+        if not self._is_responding():
             line = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
             self.transport.write(f"{line}content-length: 0\r\nconnection: close\r\n\r\n".encode("ascii"))
         self.transport.close()

@@ -38,14 +38,14 @@ class KeyPair:
 def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
     """Make a CA in `folder` unless it is there and valid for another day. Raises OSError if it cannot be written."""
     pair = KeyPair(ca=folder / "ca.crt", certificate=folder / "ca.crt", key=folder / "ca.key")
-    if pair.key.exists() and _valid(pair.certificate, now):
+    if pair.key.exists() and _is_valid(pair.certificate, now):
         return pair
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Refloat CA")])
     certificate = (
-        _begin(name, name, key.public_key(), now)
+        _certificate_builder(name, name, key.public_key(), now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -65,7 +65,7 @@ def issue(
     folder = authority.ca.parent
     pair = KeyPair(ca=authority.ca, certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
     claims = _Claims.of(name, role, uris)
-    if pair.key.exists() and _valid(pair.certificate, now, issued_by=authority.certificate, claims=claims):
+    if pair.key.exists() and _is_valid(pair.certificate, now, issued_by=authority.certificate, claims=claims):
         return pair
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
@@ -73,10 +73,10 @@ def issue(
         raise ValueError(f"{authority.key} is not the key this program made: remove {folder} and start again")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _begin(claims.subject, ca.subject, key.public_key(), now)
+        _certificate_builder(claims.subject, ca.subject, key.public_key(), now)
         .add_extension(claims.names, critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(claims.purposes, critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
@@ -115,7 +115,7 @@ class _Claims:
             purposes=x509.ExtendedKeyUsage([*server, ExtendedKeyUsageOID.CLIENT_AUTH]),
         )
 
-    def are_of(self, certificate: x509.Certificate) -> bool:
+    def match_certificate(self, certificate: x509.Certificate) -> bool:
         """Return whether a certificate says this and no more. Raises ExtensionNotFound."""
         names, purposes = (
             certificate.extensions.get_extension_for_class(kind).value
@@ -124,7 +124,7 @@ class _Claims:
         return (certificate.subject, names, purposes) == (self.subject, self.names, self.purposes)
 
 
-def _begin(
+def _certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -138,7 +138,7 @@ def _begin(
     )
 
 
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -152,7 +152,7 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _valid(
+def _is_valid(
     path: Path, now: datetime.datetime, *, issued_by: Path | None = None, claims: _Claims | None = None
 ) -> bool:
     """Whether the certificate can be used for another day, was signed by that CA and says what it should."""
@@ -160,7 +160,7 @@ def _valid(
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         if issued_by is not None:
             certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued_by.read_bytes()))
-        if claims is not None and not claims.are_of(certificate):
+        if claims is not None and not claims.match_certificate(certificate):
             return False
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         # Absent, damaged, or of another CA: each means the same, a new one is made. What cannot be read at all

@@ -11,7 +11,7 @@ import grpc.aio
 
 from fleet.transport.tls import TLSFiles, channel_credentials, server_credentials
 
-Options = list[tuple[str, int | str]]
+GrpcOptions = list[tuple[str, int | str]]
 
 #: Bytes of a stream on their way without being read: 100 ms away that is 40 MB/s.
 WINDOW = 4 * 1024 * 1024
@@ -29,7 +29,7 @@ class DeadPeer:
     answer_within: float
 
 
-def server_options() -> Options:
+def server_options() -> GrpcOptions:
     """Options of every server.
 
     Ports are not shared, so that one in use is an error; clients may ping as often as they are told to.
@@ -41,9 +41,9 @@ def server_options() -> Options:
     ]
 
 
-def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool = True) -> Options:
+def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool = True) -> GrpcOptions:
     """Options of a channel; `own_connection` keeps it from sharing its TCP connection with channels alike."""
-    options: Options = [
+    options: GrpcOptions = [
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS[0]),
         ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS[0]),
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS[1]),
@@ -62,7 +62,7 @@ def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool =
     return options
 
 
-def still_options() -> Options:
+def fixed_window_options() -> GrpcOptions:
     """Options of a channel of which one process has hundreds.
 
     gRPC probes a connection's bandwidth with a ping for each burst of data, to size the window by the answer: where
@@ -81,10 +81,10 @@ def target_of(addresses: Sequence[tuple[str, int]]) -> str:
     # gets it nevertheless, because the URI of its own scheme would be escaped in :authority.
     if len(addresses) == 1 and versions != {4}:
         host, port = addresses[0]
-        return f"dns:///{_bracketed(host)}:{port}"
+        return f"dns:///{_bracket_ipv6(host)}:{port}"
     if len(versions) != 1 or None in versions:
         raise ValueError("several addresses must be IP addresses of one family; a host name must stand alone")
-    return f"ipv{versions.pop()}:" + ",".join(f"{_bracketed(host)}:{port}" for host, port in addresses)
+    return f"ipv{versions.pop()}:" + ",".join(f"{_bracket_ipv6(host)}:{port}" for host, port in addresses)
 
 
 def open_channel(
@@ -93,11 +93,11 @@ def open_channel(
     dead_peer: DeadPeer | None = None,
     *,
     own_connection: bool = True,
-    more: Sequence[tuple[str, int | str]] = (),
+    extra_options: Sequence[tuple[str, int | str]] = (),
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> grpc.aio.Channel:
     """Open a channel, with TLS when files are given and with `more` options. Raises TLSError."""
-    options = [*channel_options(dead_peer, own_connection=own_connection), *more]
+    options = [*channel_options(dead_peer, own_connection=own_connection), *extra_options]
     if tls is None or not tls.enabled:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if tls.server_name:
@@ -121,5 +121,5 @@ def _ip_version(host: str) -> int | None:
         return None
 
 
-def _bracketed(host: str) -> str:
+def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.instance_status import InstanceStatus
 
 log = logging.getLogger(__name__)
 
 #: Shown where nobody gave a reason.
-_UNSAID = "an operator said so"
+_DEFAULT_REASON = "an operator said so"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Declaration:
     """Something said. Seconds since the epoch; `until` None is until it is taken back."""
 
     reason: str
@@ -25,24 +25,24 @@ class Word:
     until: float | None = None
 
 
-class Standing:
+class DeclaredStatus:
     """Degraded and draining, each said or not. A restart forgets both."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
         self._expiry: asyncio.TimerHandle | None = None
-        self.degraded: Word | None = None
-        self.draining: Word | None = None
+        self.degraded: Declaration | None = None
+        self.draining: Declaration | None = None
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` on every change."""
         self._listeners.append(listener)
 
     @property
-    def said(self) -> Said:
+    def status(self) -> InstanceStatus:
         """What is to be told now."""
-        return Said(
+        return InstanceStatus(
             None if self.degraded is None else self.degraded.reason,
             None if self.draining is None else self.draining.reason,
         )
@@ -52,30 +52,30 @@ class Standing:
         before = self.draining
         if before is not None and reason in {"", before.reason}:
             return
-        self.draining = Word(reason or _UNSAID, self._clock() if before is None else before.at)
+        self.draining = Declaration(reason or _DEFAULT_REASON, self._clock() if before is None else before.at)
         log.warning("standing.draining: %s", self.draining.reason)
-        self._tell()
+        self._notify()
 
     def undrain(self) -> None:
         """Take that back."""
         if self.draining is not None:
             self.draining = None
             log.warning("standing.undrained: takes connections again")
-            self._tell()
+            self._notify()
 
-    def degrade(self, reason: str, lasts: float | None = None) -> None:
+    def degrade(self, reason: str, duration: float | None = None) -> None:
         """Say that others are to be preferred, for so many seconds; said again it lasts from now on."""
         before = self.degraded
-        reason = reason or (_UNSAID if before is None else before.reason)
+        reason = reason or (_DEFAULT_REASON if before is None else before.reason)
         if before is None:
             log.warning("standing.degraded: %s", reason)
         now = self._clock()
         since = now if before is None else before.at
-        self.degraded = Word(reason, since, None if lasts is None else now + lasts)
+        self.degraded = Declaration(reason, since, None if duration is None else now + duration)
         self._forget_expiry()
-        if lasts is not None:
-            self._expiry = asyncio.get_running_loop().call_later(lasts, self.restore)
-        self._tell()
+        if duration is not None:
+            self._expiry = asyncio.get_running_loop().call_later(duration, self.restore)
+        self._notify()
 
     def restore(self) -> None:
         """Take that back."""
@@ -83,13 +83,13 @@ class Standing:
         if self.degraded is not None:
             self.degraded = None
             log.warning("standing.restored: is degraded no more")
-            self._tell()
+            self._notify()
 
     def _forget_expiry(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()

@@ -13,11 +13,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from fleet import __version__
 from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import announce
-from fleet.transport.declared_status import Standing
-from fleet.transport.process import ProcessState
+from fleet.transport.declared_status import DeclaredStatus
+from fleet.transport.process import ProcessHealth
 
 
-def new_registry(process: ProcessState) -> CollectorRegistry:
+def new_registry(process: ProcessHealth) -> CollectorRegistry:
     """A registry with what every node has: `process_state` and `teleport_build_info`."""
     registry = CollectorRegistry()
     state = Gauge(
@@ -33,7 +33,7 @@ def new_registry(process: ProcessState) -> CollectorRegistry:
 
 
 def diag_app(
-    process: ProcessState, registry: CollectorRegistry, own: Standing | None = None
+    process: ProcessHealth, registry: CollectorRegistry, declared_status: DeclaredStatus | None = None
 ) -> web.Application:
     """The application of the diag port."""
 
@@ -44,10 +44,10 @@ def diag_app(
     async def readyz(request: web.Request) -> web.Response:
         del request
         code, status = announce.readyz(process.state)
-        answer = _json(code, {"status": status, "pid": os.getpid()})
-        if own is not None:
-            answer.headers.extend(instance_status.headers(own.said))
-        return answer
+        response = _json(code, {"status": status, "pid": os.getpid()})
+        if declared_status is not None:
+            response.headers.extend(instance_status.headers(declared_status.status))
+        return response
 
     async def metrics(request: web.Request) -> web.Response:
         del request

@@ -18,8 +18,8 @@ from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import ACCEPTING_SERVICE, PREFERRED_SERVICE
 from fleet.protocol.recovery import announce
 from fleet.protocol.text_limits import LONGEST_NAME
-from fleet.transport.declared_status import Standing
-from fleet.transport.process import ProcessState
+from fleet.transport.declared_status import DeclaredStatus
+from fleet.transport.process import ProcessHealth
 
 Context = grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
 
@@ -32,14 +32,14 @@ class HealthServicer:
     """Health of the whole server, service name "", and of what it says of itself. Method names are those of the
     .proto."""
 
-    def __init__(self, process: ProcessState, own: Standing | None = None) -> None:
+    def __init__(self, process: ProcessHealth, declared_status: DeclaredStatus | None = None) -> None:
         self._process = process
-        self._standing = own or Standing()
+        self._declared_status = declared_status or DeclaredStatus()
         self._statuses: dict[str, health_pb2.HealthCheckResponse] = {}
         # Replaced at each change: whoever waits on the old one wakes up and looks.
-        self._changed = asyncio.Event()
-        process.listen(lambda _: self._follow())
-        self._standing.listen(self._follow)
+        self._change_event = asyncio.Event()
+        process.listen(lambda _: self._update_statuses())
+        self._declared_status.listen(self._update_statuses)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve it."""
@@ -52,9 +52,9 @@ class HealthServicer:
         status = self._statuses.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
-        said = instance_status.headers(self._standing.said)
-        if said:
-            context.set_trailing_metadata(tuple(said))
+        metadata = instance_status.headers(self._declared_status.status)
+        if metadata:
+            context.set_trailing_metadata(tuple(metadata))
         return status
 
     async def List(  # noqa: N802
@@ -71,29 +71,29 @@ class HealthServicer:
         if request.service not in self._statuses:
             if len(request.service) > LONGEST_NAME:
                 # A watch keeps its request for as long as it is open.
-                why = f"the name of a service has at most {LONGEST_NAME} characters"
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+                details = f"the name of a service has at most {LONGEST_NAME} characters"
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, details)
             await context.write(health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN))
             await asyncio.Event().wait()  # the protocol keeps the stream open: the service may come to be
-        told = None
+        sent_status = None
         while True:
-            changed, status = self._changed, self._statuses[request.service]
-            if status != told:
+            change_event, status = self._change_event, self._statuses[request.service]
+            if status != sent_status:
                 await context.write(status)
-                told = status
-            await changed.wait()
+                sent_status = status
+            await change_event.wait()
 
-    def _follow(self) -> None:
-        well = announce.is_serving(self._process.state)
-        said = self._standing.said
-        serving = {
-            "": well,
-            PREFERRED_SERVICE: well and said.degraded is None,
-            ACCEPTING_SERVICE: well and said.draining is None,
+    def _update_statuses(self) -> None:
+        is_process_serving = announce.is_serving(self._process.state)
+        own_status = self._declared_status.status
+        serving_by_service = {
+            "": is_process_serving,
+            PREFERRED_SERVICE: is_process_serving and own_status.degraded_reason is None,
+            ACCEPTING_SERVICE: is_process_serving and own_status.draining_reason is None,
         }
         self._statuses = {
-            name: health_pb2.HealthCheckResponse(status=_SERVING if good else _NOT_SERVING)
-            for name, good in serving.items()
+            name: health_pb2.HealthCheckResponse(status=_SERVING if is_serving else _NOT_SERVING)
+            for name, is_serving in serving_by_service.items()
         }
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._change_event.set()
+        self._change_event = asyncio.Event()

@@ -23,12 +23,12 @@ class CloseUnhealthy:
     """Wraps an application; `healthy` is asked when a response begins."""
 
     def __init__(
-        self, app: App, healthy: Callable[[], bool], closed: Callable[[], None] = lambda: None
+        self, app: App, healthy: Callable[[], bool], on_close: Callable[[], None] = lambda: None
     ) -> None:
         """`closed` is told of each connection that is ended so."""
         self._app = app
         self._healthy = healthy
-        self._closed = closed
+        self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -37,12 +37,12 @@ class CloseUnhealthy:
             await self._app(scope, receive, send)
             return
 
-        async def closing(message: Message) -> None:
+        async def send_with_close(message: Message) -> None:
             # 101 hands the connection over: it belongs to another protocol from then on.
             if message["type"] == "http.response.start" and message["status"] >= 200 and not self._healthy():
-                kept = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
-                message = {**message, "headers": [*kept, (b"connection", b"close")]}
-                self._closed()
+                headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
+                message = {**message, "headers": [*headers, (b"connection", b"close")]}
+                self._on_close()
             await send(message)
 
-        await self._app(scope, receive, closing)
+        await self._app(scope, receive, send_with_close)

@@ -20,15 +20,15 @@ class HasFileDescriptor(Protocol):
 async def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens: who dials before a server takes it waits and is not refused. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    listen_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen(_BACKLOG)
+        listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listen_socket.bind((host, port))
+        listen_socket.listen(_BACKLOG)
     except OSError:
-        bound.close()
+        listen_socket.close()
         raise
-    return bound
+    return listen_socket
 
 
 async def stop_accepting(sockets: Iterable[HasFileDescriptor]) -> None:
@@ -39,8 +39,8 @@ async def stop_accepting(sockets: Iterable[HasFileDescriptor]) -> None:
     garbage collector closes it (https://github.com/python/cpython/issues/109564).
     """
     loop = asyncio.get_running_loop()
-    for listening in sockets:
-        loop.remove_reader(listening.fileno())
+    for listen_socket in sockets:
+        loop.remove_reader(listen_socket.fileno())
     # One turn makes the transport, the next one tells the protocol.
     for _ in range(2):
         await asyncio.sleep(0)

@@ -10,11 +10,11 @@ from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import (
     FIELDS,
     ORIGIN_LABEL,
-    Field,
-    Kind,
+    ConfigField,
+    FieldKind,
     NetworkingConfig,
     Origin,
-    Resource,
+    NetworkingResource,
     Strategy,
     with_defaults,
 )
@@ -25,7 +25,7 @@ Message = types_pb2.ClusterNetworkingConfigV2
 UNKNOWN_STRATEGY = "unknown"
 
 
-def read(message: Message) -> Resource:
+def read(message: Message) -> NetworkingResource:
     """The value of a message."""
     spec = message.spec
     strategy = spec.tunnel_strategy.WhichOneof("strategy") or ""
@@ -44,14 +44,14 @@ def read(message: Message) -> Resource:
         **plain,
     )
     metadata = message.metadata
-    return Resource(config, dict(metadata.labels), metadata.revision, metadata.description)
+    return NetworkingResource(config, dict(metadata.labels), metadata.revision, metadata.description)
 
 
-def write(config: NetworkingConfig, onto: Message) -> None:
+def write(config: NetworkingConfig, message: Message) -> None:
     """Set the fields in which a config differs from a message."""
-    before, spec = read(onto).config, onto.spec
+    before, spec = read(message).config, message.spec
     for field in FIELDS:
-        if not field.key.startswith("tunnel_strategy.") and config.value(field) != before.value(field):
+        if not field.key.startswith("tunnel_strategy.") and config.value_of(field) != before.value_of(field):
             setattr(spec, field.name, _to_wire(field, config))
     if config.tunnel_strategy != before.tunnel_strategy:
         spec.ClearField("tunnel_strategy")
@@ -63,9 +63,9 @@ def write(config: NetworkingConfig, onto: Message) -> None:
         spec.tunnel_strategy.proxy_peering.agent_connection_count = config.agent_connection_count
 
 
-def write_metadata(resource: Resource, onto: Message) -> None:
+def write_metadata(resource: NetworkingResource, message: Message) -> None:
     """Set labels and description as a resource has them."""
-    metadata = onto.metadata
+    metadata = message.metadata
     if dict(metadata.labels) != dict(resource.labels):
         metadata.labels.clear()
         metadata.labels.update(resource.labels)
@@ -73,7 +73,7 @@ def write_metadata(resource: Resource, onto: Message) -> None:
         metadata.description = resource.description
 
 
-def stamp(message: Message, origin: Origin, revision: str) -> None:
+def finalize(message: Message, origin: Origin, revision: str) -> None:
     """Make it ready to be stored: the fixed fields, defaults, where it came from and its revision."""
     message.kind, message.version = config_yaml.KIND, config_yaml.VERSION
     message.metadata.name = config_yaml.NAME
@@ -85,25 +85,25 @@ def stamp(message: Message, origin: Origin, revision: str) -> None:
 def defaults(revision: str) -> Message:
     """What a cluster begins with."""
     message = Message()
-    stamp(message, Origin.DEFAULTS, revision)
+    finalize(message, Origin.DEFAULTS, revision)
     return message
 
 
-def _from_wire(field: Field, value: int | str | bool) -> float | int | str | bool:
-    if field.kind is Kind.DURATION:
-        return durations.from_nanoseconds(int(value))
-    if field.kind is Kind.CHOICE:
-        number = int(value)
+def _from_wire(field: ConfigField, wire_value: int | str | bool) -> float | int | str | bool:
+    if field.kind is FieldKind.DURATION:
+        return durations.from_nanoseconds(int(wire_value))
+    if field.kind is FieldKind.CHOICE:
+        number = int(wire_value)
         return field.choices[number] if 0 <= number < len(field.choices) else str(number)
-    return value
+    return wire_value
 
 
-def _to_wire(field: Field, config: NetworkingConfig) -> int | str | bool:
-    value = config.value(field)
-    if field.kind is Kind.DURATION:
-        return durations.to_nanoseconds(float(value))
-    if field.kind is Kind.CHOICE:
-        word = str(value)
-        return field.choices.index(word) if word in field.choices else int(word)
-    assert not isinstance(value, float)
-    return value
+def _to_wire(field: ConfigField, config: NetworkingConfig) -> int | str | bool:
+    field_value = config.value_of(field)
+    if field.kind is FieldKind.DURATION:
+        return durations.to_nanoseconds(float(field_value))
+    if field.kind is FieldKind.CHOICE:
+        choice = str(field_value)
+        return field.choices.index(choice) if choice in field.choices else int(choice)
+    assert not isinstance(field_value, float)
+    return field_value

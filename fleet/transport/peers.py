@@ -25,13 +25,13 @@ class Caller:
 
 def caller_of(context: grpc.aio.ServicerContext[Any, Any]) -> Caller | None:
     """Return who calls; None when the caller showed no certificate, which a server with a CA does not admit."""
-    proven = context.auth_context()
-    shown = next(iter(proven.get("x509_pem_cert", ())), None)
-    if shown is None:
+    auth_context = context.auth_context()
+    pem = next(iter(auth_context.get("x509_pem_cert", ())), None)
+    if pem is None:
         return None
-    names = [*proven.get("x509_common_name", ()), *proven.get("x509_subject_alternative_name", ())]
+    names = [*auth_context.get("x509_common_name", ()), *auth_context.get("x509_subject_alternative_name", ())]
     return Caller(
-        role_in(bytes(shown)), tuple(dict.fromkeys(name.decode(errors="replace") for name in names))
+        role_in(bytes(pem)), tuple(dict.fromkeys(name.decode(errors="replace") for name in names))
     )
 
 

@@ -8,30 +8,30 @@ from __future__ import annotations
 import aiohttp
 import grpc.aio
 
-from fleet.protocol.retry.policy import Policy
-from fleet.transport.channels import open_channel, still_options, target_of
-from fleet.transport.retry.aio import Retrying
-from fleet.transport.retry.read_retries import DEFAULT, reads
+from fleet.protocol.retry.policy import RetryPolicy
+from fleet.transport.channels import open_channel, fixed_window_options, target_of
+from fleet.transport.retry.aio import RetryInterceptor
+from fleet.transport.retry.read_retries import DEFAULT, policy_by_method
 from fleet.transport.retry.retried_call import SharedBudget
 from fleet.transport.tls import TLSFiles
 
 #: A list of agents in a mesh names every tunnel of each: 4 MB, gRPC's default, is 500 agents with 200 proxies.
-LARGEST_ANSWER = 64 * 1024 * 1024
+LARGEST_RESPONSE = 64 * 1024 * 1024
 
 #: gRPC need not keep what was sent to send it again by itself: a probe is made once, and `Retrying` sees to the reads.
-_MADE_ONCE = ("grpc.enable_retries", 0)
+_NO_GRPC_RETRIES = ("grpc.enable_retries", 0)
 
 
 class Connections:
     """Channels by address and role, and the HTTP session."""
 
-    def __init__(self, tls: TLSFiles | None = None, retries: Policy = DEFAULT) -> None:
+    def __init__(self, tls: TLSFiles | None = None, retries: RetryPolicy = DEFAULT) -> None:
         """Know none yet; reads over a `reader` are retried by `retries`."""
         self._tls = tls
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         #: Of their own: an interceptor costs every call, and a probe must be made once.
         self._readers: dict[tuple[str, str], grpc.aio.Channel] = {}
-        self._retrying = Retrying(reads(retries), budget=SharedBudget())
+        self._retry_interceptor = RetryInterceptor(policy_by_method(retries), budget=SharedBudget())
         self._session: aiohttp.ClientSession | None = None
 
     def channel(self, address: str, role: str) -> grpc.aio.Channel:
@@ -45,13 +45,13 @@ class Connections:
         """Return the channel over which lists are read, again if need be. Raises ValueError, TLSError."""
         key = (address, role)
         if key not in self._readers:
-            self._readers[key] = self._open(address, role, self._retrying)
+            self._readers[key] = self._open(address, role, self._retry_interceptor)
         return self._readers[key]
 
-    def _open(self, address: str, role: str, *interceptors: Retrying) -> grpc.aio.Channel:
-        options = [*still_options(), _MADE_ONCE, ("grpc.max_receive_message_length", LARGEST_ANSWER)]
-        tls = None if self._tls is None else self._tls.towards(role)
-        return open_channel(_target(address), tls, more=options, interceptors=interceptors)
+    def _open(self, address: str, role: str, *interceptors: RetryInterceptor) -> grpc.aio.Channel:
+        options = [*fixed_window_options(), _NO_GRPC_RETRIES, ("grpc.max_receive_message_length", LARGEST_RESPONSE)]
+        tls = None if self._tls is None else self._tls.for_role(role)
+        return open_channel(_target(address), tls, extra_options=options, interceptors=interceptors)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -70,7 +70,7 @@ class Connections:
 
     async def keep_only(self, addresses: set[str]) -> None:
         """Close the channels to everybody else."""
-        for address in {kept for kept, _ in (*self._channels, *self._readers)} - addresses:
+        for address in {open_address for open_address, _ in (*self._channels, *self._readers)} - addresses:
             await self.discard(address)
 
     async def close(self) -> None:

@@ -6,22 +6,22 @@ import logging
 from collections.abc import Callable
 
 from fleet.protocol.recovery import announce
-from fleet.protocol.recovery.announce import Component, State
+from fleet.protocol.recovery.announce import Component, ComponentState
 
 log = logging.getLogger(__name__)
 
 
-class ProcessState:
+class ProcessHealth:
     """The components of one process. `listen` is told of every change of the whole."""
 
     def __init__(self, tick: float) -> None:
         self._tick = tick
         self._components: dict[str, Component] = {}
-        self._listeners: list[Callable[[State], None]] = []
-        self._leaving = False
-        self.state = State.STARTING
+        self._listeners: list[Callable[[ComponentState], None]] = []
+        self._is_leaving = False
+        self.state = ComponentState.STARTING
 
-    def listen(self, listener: Callable[[State], None]) -> None:
+    def listen(self, listener: Callable[[ComponentState], None]) -> None:
         """Call `listener` now and on every change."""
         self._listeners.append(listener)
         listener(self.state)
@@ -31,28 +31,28 @@ class ProcessState:
         self._components[component] = Component()
         self._conclude()
 
-    def succeeded(self, component: str, now: float) -> None:
+    def record_success(self, component: str, now: float) -> None:
         """A heartbeat of a component succeeded; `now` in seconds of a monotonic clock."""
         before = self._components.get(component, Component())
         self._components[component] = announce.after_success(before, now, self._tick)
         self._conclude()
 
-    def failed(self, component: str) -> None:
+    def record_failure(self, component: str) -> None:
         """A heartbeat of a component failed."""
         self._components[component] = announce.after_failure(self._components.get(component, Component()))
         self._conclude()
 
     def leave(self) -> None:
         """The process is ending: take it out of rotation, whatever its heartbeats said."""
-        self._leaving = True
+        self._is_leaving = True
         self._conclude()
 
     def _conclude(self) -> None:
-        state = State.DEGRADED if self._leaving else announce.process_state(self._components.values())
+        state = ComponentState.DEGRADED if self._is_leaving else announce.process_state(self._components.values())
         if state is self.state:
             return
-        if not self._leaving:
-            level = logging.WARNING if state is State.DEGRADED else logging.INFO
+        if not self._is_leaving:
+            level = logging.WARNING if state is ComponentState.DEGRADED else logging.INFO
             log.log(level, "process.state: %s -> %s", self.state.name.lower(), state.name.lower())
         self.state = state
         for listener in self._listeners:

@@ -20,7 +20,7 @@ METHOD = "/teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService/GetService
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class ConfigResponse:
     """What a connection answered."""
 
     #: None: the server has no such service, or its answer cannot be read. It is old, or not ours.
@@ -31,24 +31,24 @@ class Discovered:
     problem: str = ""
 
 
-async def discover(channel: grpc.aio.Channel) -> Discovered | None:
+async def discover(channel: grpc.aio.Channel) -> ConfigResponse | None:
     """Ask for the service config; None when the question failed, and may be asked again.
 
     It has no deadline: who asks cancels it when the connection is lost.
     """
-    ask: Any = channel.unary_unary(METHOD)
-    call = ask(b"")
+    get_config: Any = channel.unary_unary(METHOD)
+    call = get_config(b"")
     try:
-        answer: bytes = await call
-        return read(answer, await call.trailing_metadata() or ())
+        message: bytes = await call
+        return read(message, await call.trailing_metadata() or ())
     except grpc.aio.AioRpcError as error:
-        return Discovered(None) if error.code() is grpc.StatusCode.UNIMPLEMENTED else None
+        return ConfigResponse(None) if error.code() is grpc.StatusCode.UNIMPLEMENTED else None
 
 
-def read(answer: bytes, metadata: Iterable[tuple[str, Any]]) -> Discovered:
+def read(message: bytes, metadata: Iterable[tuple[str, Any]]) -> ConfigResponse:
     """Read an answer and the metadata that trailed it."""
     auth_id = str(dict(metadata).get(AUTH_ID_METADATA, ""))
     try:
-        return Discovered(service_config.decode(answer), auth_id)
+        return ConfigResponse(service_config.decode(message), auth_id)
     except ServiceConfigError as error:
-        return Discovered(None, auth_id, str(error))
+        return ConfigResponse(None, auth_id, str(error))

@@ -54,7 +54,7 @@ class TLSFiles:
         """Whether TLS is on at all."""
         return any((self.certificate, self.key, self.authority))
 
-    def towards(self, role: str) -> TLSFiles:
+    def for_role(self, role: str) -> TLSFiles:
         """Return the same for connections to servers of a role, whose certificates must prove it."""
         by_role = self.auth_name if role == "auth" else ""
         return replace(self, server_name=by_role or self.server_name or role_name(role))
@@ -64,7 +64,7 @@ def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
     """Credentials of a server; with an authority it demands a client's certificate. Raises TLSError."""
     if tls.certificate is None or tls.key is None:
         raise TLSError("a server with TLS needs a certificate and its key")
-    must_be_usable(tls)
+    check_files(tls)
     authority = _read(tls.authority)
     pair = (_must_read(tls.key), _must_read(tls.certificate))
     return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
@@ -74,24 +74,24 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     """Credentials of a client; with a certificate it shows itself. Raises TLSError."""
     if (tls.certificate is None) != (tls.key is None):
         raise TLSError("a certificate and its key go together")
-    must_be_usable(tls)
+    check_files(tls)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
-def must_be_usable(tls: TLSFiles) -> None:
+def check_files(tls: TLSFiles) -> None:
     """Raise TLSError for files that are no PEM or do not belong together: gRPC would take them, and reach nobody."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if tls.certificate is not None and tls.key is not None:
-            named = f"{tls.certificate} and {tls.key}"
+            file_names = f"{tls.certificate} and {tls.key}"
             context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
         if tls.authority is not None:
-            named = str(tls.authority)
+            file_names = str(tls.authority)
             context.load_verify_locations(tls.authority)
     except ssl.SSLError as error:
-        raise TLSError(f"{named} cannot be used: {_reason(error)}") from error
+        raise TLSError(f"{file_names} cannot be used: {_reason(error)}") from error
     except OSError as error:
-        raise TLSError(f"{named} cannot be read: {error.strerror}") from error
+        raise TLSError(f"{file_names} cannot be read: {error.strerror}") from error
 
 
 def _no_password() -> str:

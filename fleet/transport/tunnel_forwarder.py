@@ -18,7 +18,7 @@ from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.listen_sockets import stop_listening
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.pump import Wire, pump
+from fleet.transport.tunnel.pump import TcpConnection, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _OPEN_WITHIN = 5.0
 _BACKLOG = 16
 
 
-class Passage:
+class TunnelForwarder:
     """Listens on loopback, for programs of this host; the session's own TLS keeps strangers out of the auth."""
 
     def __init__(self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH) -> None:
@@ -41,7 +41,7 @@ class Passage:
         self.via = ""
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._serving = background.start(self._serve(), name="passage")
+        self._serve_task = background.start(self._serve(), name="passage")
 
     @property
     def address(self) -> tuple[str, int]:
@@ -51,7 +51,7 @@ class Passage:
 
     async def close(self) -> None:
         """Listen no more, and reset what is open."""
-        await background.stop([self._serving])
+        await background.stop([self._serve_task])
         if self._server is not None:
             await stop_listening(self._server)
         self._socket.close()
@@ -59,63 +59,63 @@ class Passage:
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Wire(self._made), sock=self._socket)
+        self._server = await loop.create_server(lambda: TcpConnection(self._on_connection), sock=self._socket)
 
-    def _made(self, wire: Wire) -> None:
-        task = asyncio.create_task(self._carry(wire), name="connection through a proxy")
+    def _on_connection(self, connection: TcpConnection) -> None:
+        task = asyncio.create_task(self._carry(connection), name="connection through a proxy")
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _carry(self, wire: Wire) -> None:
+    async def _carry(self, connection: TcpConnection) -> None:
         channel = self._open_channel()
         client = TunnelClient(channel)
-        running = asyncio.create_task(client.run(), name="tunnel to auths")
-        running.add_done_callback(_look_at)
+        run_task = asyncio.create_task(client.run(), name="tunnel to auths")
+        run_task.add_done_callback(_retrieve_exception)
         try:
             async with asyncio.timeout(_OPEN_WITHIN):
-                stream = await self._open(client, running)
-            await pump(wire, stream)
+                stream = await self._open(client, run_task)
+            await pump(connection, stream)
         except (TunnelError, TimeoutError) as error:
             log.info("passage.ended: %s", str(error) or "no proxy answered in time")
-            wire.reset()
+            connection.reset()
         except asyncio.CancelledError:
-            wire.reset()
+            connection.reset()
             raise
         finally:
-            running.cancel()
+            run_task.cancel()
             await client.close()
             await channel.close()
 
-    async def _open(self, client: TunnelClient, running: asyncio.Task[None]) -> TunnelStream:
+    async def _open(self, client: TunnelClient, run_task: asyncio.Task[None]) -> TunnelStream:
         await asyncio.sleep(0)  # let the client begin
-        asked = asyncio.create_task(self._ask(client))
+        session_task = asyncio.create_task(self._open_session(client))
         try:
-            await asyncio.wait((asked, running), return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return asked.result()
-            raise TunnelError(str(running.exception() or "the proxy ended it"))
+            await asyncio.wait((session_task, run_task), return_when=asyncio.FIRST_COMPLETED)
+            if session_task.done():
+                return session_task.result()
+            raise TunnelError(str(run_task.exception() or "the proxy ended it"))
         finally:
-            asked.cancel()
+            session_task.cancel()
 
-    async def _ask(self, client: TunnelClient) -> TunnelStream:
+    async def _open_session(self, client: TunnelClient) -> TunnelStream:
         await client.wait_until_up()
-        who, stream = await asyncio.gather(
+        proxy_id, stream = await asyncio.gather(
             _read_all(client, auth_path.PROXY), client.open_session(self._target)
         )
-        self.via = who
+        self.via = proxy_id
         return stream
 
 
 async def _read_all(client: TunnelClient, target: Target) -> str:
     stream = await client.open_session(target)
-    said = b""
+    content = b""
     while part := await stream.read():
-        said += part
+        content += part
     await stream.close()
-    return said.decode(errors="replace")
+    return content.decode(errors="replace")
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     """Its end is told by what waits for it; here only so that nobody complains of an error that was not looked at."""
     with contextlib.suppress(asyncio.CancelledError):
         task.exception()

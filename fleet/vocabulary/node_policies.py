@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.protocol.policies import env_policies as policies
-from fleet.protocol.policies.env_policies import Source, Value
+from fleet.protocol.policies.env_policies import Source, PolicyValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +14,11 @@ class PolicyReport:
     """One policy of one instance."""
 
     #: What it runs with.
-    now: Value
+    now: PolicyValue
     #: What it would run with after a restart.
-    following: Value
+    following: PolicyValue
     #: What it would run with if it had accepted nothing; None: it does not say.
-    beneath: Value | None = None
+    beneath: PolicyValue | None = None
 
     def with_wanted(self, text: str) -> str:
         """What it runs with once it has accepted that, or, with an empty text, once it has accepted nothing."""
@@ -59,11 +59,11 @@ class NodeReport:
         for name, found in self.policies.items():
             now = found.now
             if name in wanted:
-                if not policies.same(name, wanted[name], now.text):
+                if not policies.is_same_value(name, wanted[name], now.text):
                     return f"{name} is {now.text or 'unset'} ({now.source}), not {wanted[name]}"
             elif now.source is Source.FILE:
                 return f"{name} is still {now.text}, as it was accepted once"
-            elif found.beneath is not None and not policies.same(name, found.beneath.text, now.text):
+            elif found.beneath is not None and not policies.is_same_value(name, found.beneath.text, now.text):
                 return f"{name} is {now.text or 'unset'} ({now.source}), not {found.beneath.text or 'unset'}"
         return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,14 +12,14 @@ class Watch:
     """One instance. Times are seconds since the epoch."""
 
     #: The diagram of destination health: docs/destination-health.md.
-    active: Active
+    active: ActiveHealth
     #: The gRPC address at which it was seen: another one is another destination.
     address: str = ""
     #: Why it says that it is degraded; None when it does not say so.
     says: str | None = None
     #: That it takes nobody new, why, and since when that was seen.
-    draining: Draining | None = None
+    draining: DrainRequest | None = None
 
 
 #: Of an instance that was never polled.
-UNWATCHED = Watch(Active(Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, 0.0)))
+UNWATCHED = Watch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, 0.0)))

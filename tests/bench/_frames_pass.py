@@ -13,11 +13,11 @@ import sys
 import uvloop
 
 from fleet.nodes.shared import addresses
-from fleet.transport.http2.backend_dialer import Dialer
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Known, encode
+from fleet.transport.http2.backend_dialer import BackendDialer
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import BlockCache, encode
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 
 
@@ -29,18 +29,18 @@ class _On:
     def __init__(self, to: Stream) -> None:
         self._to = to
 
-    def on_headers(self, made: bytes, *, end: bool) -> None:
-        self._to.send_headers(made, end=end)
+    def on_headers(self, head: bytes, *, end: bool) -> None:
+        self._to.send_headers(head, end=end)
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         self._to.send_data(data, end=end)
 
-    def on_reset(self, code: Code, why: str) -> None:
-        del why
+    def on_reset(self, code: Code, reason: str) -> None:
+        del reason
         self._to.reset(code)
 
-    def on_lost(self, why: str) -> None:
-        del why
+    def on_lost(self, reason: str) -> None:
+        del reason
         self._to.reset(Code.INTERNAL_ERROR)
 
 
@@ -49,14 +49,14 @@ class _Caller:
 
     __slots__ = ("_dialer", "_stream")
 
-    def __init__(self, stream: Stream, dialer: Dialer) -> None:
+    def __init__(self, stream: Stream, dialer: BackendDialer) -> None:
         self._stream = stream
         self._dialer = dialer
 
-    def on_headers(self, made: bytes, *, end: bool) -> None:
+    def on_headers(self, head: bytes, *, end: bool) -> None:
         connection = self._dialer.ready()
         assert connection is not None, "the server of the bench stays"
-        there = connection.open(made, end=end)
+        there = connection.open(head, end=end)
         there.listener = _On(self._stream)
         there.credit_to(self._stream)
         self._stream.credit_to(there)
@@ -65,18 +65,18 @@ class _Caller:
     def on_data(self, data: bytes, *, end: bool) -> None:
         raise AssertionError("unreachable: a head comes first")
 
-    def on_reset(self, code: Code, why: str) -> None:
+    def on_reset(self, code: Code, reason: str) -> None:
         """Nothing was begun."""
 
-    def on_lost(self, why: str) -> None:
+    def on_lost(self, reason: str) -> None:
         """Nothing was begun."""
 
 
 async def pass_on(to: str) -> None:
     """Listen on a port of the system's choice until ended."""
-    options = Options()
-    known: Known[bytes] = Known(encode)
-    dialer = Dialer(addresses.parse(to), known, options)
+    options = ConnectionOptions()
+    known: BlockCache[bytes] = BlockCache(encode)
+    dialer = BackendDialer(addresses.parse(to), known, options)
     await dialer.dial()
 
     def begin(stream: Stream, made: bytes) -> None:
@@ -84,7 +84,7 @@ async def pass_on(to: str) -> None:
         stream.listener = _Caller(stream, dialer)
 
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(known, options, on_stream=begin), "127.0.0.1", 0
+        lambda: Http2Connection(known, options, on_stream=begin), "127.0.0.1", 0
     )
     port = server.sockets[0].getsockname()[1]
     print(json.dumps({"event": "ready", "grpc": f"127.0.0.1:{port}"}), flush=True)

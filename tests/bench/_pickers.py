@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from fleet.protocol.destination.health import Destination, Health, Probe
-from fleet.protocol.destination.health import Settings as HealthSettings
+from fleet.protocol.destination.health import Destination, Health, HealthSettings, ProbeOutcome
 from fleet.protocol.destination.picker import DEFAULTS, Candidate, Picker, Settings
 
 #: Only probes count: none of the others has its passive checks on unless told to.
@@ -22,7 +21,7 @@ class Rule(ABC):
         self.count = count
 
     @abstractmethod
-    def probed(self, outcomes: Sequence[Probe], now: float) -> None:
+    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         """Every destination was probed."""
 
     @abstractmethod
@@ -46,10 +45,10 @@ class Ours(Rule):
         self._succeeded: list[float | None] = [None] * count
 
     @override
-    def probed(self, outcomes: Sequence[Probe], now: float) -> None:
+    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
-            self._destinations[number].probed(outcome, now)
-            if outcome is not Probe.FAILURE:
+            self._destinations[number].record_probe(outcome, now)
+            if outcome is not ProbeOutcome.FAILURE:
                 self._succeeded[number] = now
 
     @override
@@ -73,11 +72,11 @@ class Envoy(Rule):
         self._against = [0] * count
 
     @override
-    def probed(self, outcomes: Sequence[Probe], now: float) -> None:
+    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
             said = _SAID[outcome]
             up = self._health[number] in {Health.HEALTHY, Health.DEGRADED}
-            if self._health[number] is not Health.UNKNOWN and up == (outcome is Probe.FAILURE):
+            if self._health[number] is not Health.UNKNOWN and up == (outcome is ProbeOutcome.FAILURE):
                 self._against[number] += 1
                 if self._against[number] < (self._FAILURES if up else self._SUCCESSES):
                     continue
@@ -102,9 +101,9 @@ class Envoy(Rule):
 
 
 _SAID = {
-    Probe.SUCCESS: Health.HEALTHY,
-    Probe.DEGRADED: Health.DEGRADED,
-    Probe.FAILURE: Health.UNHEALTHY,
+    ProbeOutcome.SUCCESS: Health.HEALTHY,
+    ProbeOutcome.DEGRADED: Health.DEGRADED,
+    ProbeOutcome.FAILURE: Health.UNHEALTHY,
 }
 
 
@@ -137,9 +136,9 @@ class Yarp(Rule):
         self._failures = [0] * count
 
     @override
-    def probed(self, outcomes: Sequence[Probe], now: float) -> None:
+    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
         for number, outcome in enumerate(outcomes):
-            self._failures[number] = self._failures[number] + 1 if outcome is Probe.FAILURE else 0
+            self._failures[number] = self._failures[number] + 1 if outcome is ProbeOutcome.FAILURE else 0
 
     @override
     def shares(self, now: float) -> list[float]:
@@ -155,8 +154,8 @@ class Consul(Rule):
         self._critical = [False] * count
 
     @override
-    def probed(self, outcomes: Sequence[Probe], now: float) -> None:
-        self._critical = [outcome is Probe.FAILURE for outcome in outcomes]
+    def probed(self, outcomes: Sequence[ProbeOutcome], now: float) -> None:
+        self._critical = [outcome is ProbeOutcome.FAILURE for outcome in outcomes]
 
     @override
     def shares(self, now: float) -> list[float]:

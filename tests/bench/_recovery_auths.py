@@ -22,15 +22,15 @@ from aiohttp import web
 
 from fleet.nodes.shared import http_site
 from fleet.protocol.recovery import announce, service_config
-from fleet.protocol.recovery.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.health import HealthServicer
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
 WHO = "/bench.Who/Who"
-_CONFIG = ServiceConfig(Mode.RECONNECT, "")
+_CONFIG = ServiceConfig(PickHealthyMode.RECONNECT, "")
 
 
 class BenchAuth:
@@ -40,7 +40,7 @@ class BenchAuth:
         self.name = name
         self.out = False
         self.asked = 0
-        self.process = ProcessState(tick=0.0)
+        self.process = ProcessHealth(tick=0.0)
         self.process.register("auth")
         self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(
             service_config.encode(_CONFIG)
@@ -58,21 +58,21 @@ class BenchAuth:
         stack.push_async_callback(server.stop, 0)
         app = web.Application()
         app.router.add_get("/readyz", self._readyz)
-        diag = await stack.enter_async_context(http_site.serving(app, ("127.0.0.1", 0)))
+        diag = await stack.enter_async_context(http_site.serve(app, ("127.0.0.1", 0)))
         self.heal()
         return {"grpc": f"127.0.0.1:{port}", "diag": diag}
 
     def flip(self) -> float:
         """Fall sick now; the moment, by the monotonic clock of this machine."""
         at = time.monotonic()
-        self.process.failed("auth")
+        self.process.record_failure("auth")
         return at
 
     def heal(self) -> None:
         """Be well: a heartbeat, and another one to leave *recovering*."""
         self.out = False
         for _ in range(2):
-            self.process.succeeded("auth", time.monotonic())
+            self.process.record_success("auth", time.monotonic())
 
     async def GetServiceConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         del request

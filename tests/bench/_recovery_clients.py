@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes.shared import lifecycle
 from fleet.processes import garbage
-from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
+from fleet.protocol.recovery.pick_healthy import DEFAULTS, BalancerSettings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
@@ -42,17 +42,17 @@ _MOVING = asyncio.Semaphore(8)
 class Client:
     """One agent's auth connection. As an agent's heartbeat does, its RPC follows the move."""
 
-    def __init__(self, address: tuple[str, int], settings: Settings) -> None:
+    def __init__(self, address: tuple[str, int], settings: BalancerSettings) -> None:
         self._changed = asyncio.Event()
         self.channel: PickHealthyChannel = open_channel(
-            [address], settings=settings, changed=self._changed.set
+            [address], settings=settings, on_change=self._changed.set
         )
 
     async def connect(self) -> None:
         """Connect, and be healthy."""
         async with _CONNECTING:
             self.channel.connect()
-            await self.channel.asked.wait()
+            await self.channel.config_response_event.wait()
             await self.channel.channel_ready()
 
     async def answered_by_another(self, sick: str) -> float:
@@ -115,7 +115,7 @@ class Floor(Bare):
             wait = 0.0
             async with _MOVING:
                 self._kept = self.channel, self._watch
-                channel = channels.open_channel(self._address, more=channels.still_options())
+                channel = channels.open_channel(self._address, extra_options=channels.fixed_window_options())
                 at = await self._ask_all(channel, sick)
             if at is not None:
                 self.channel = channel
@@ -141,7 +141,7 @@ def _clients(address: str, count: int, wait: str) -> list[Client] | list[Bare] |
         kind = Bare if wait == "bare" else Floor
         return [kind(address) for _ in range(count)]
     host, _, port = address.rpartition(":")
-    settings = Settings(first_wait=None if wait == "upstream" else float(wait))
+    settings = BalancerSettings(first_wait=None if wait == "upstream" else float(wait))
     return [Client((host, int(port)), settings) for _ in range(count)]
 
 

@@ -17,7 +17,7 @@ import grpc.aio
 import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport import channels
 from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.bench._recovery_auths import WHO
@@ -134,9 +134,9 @@ async def pick_healthy_once(there: Ground) -> float:
     """Seconds from the flip to an answer of the other auth, through the whole policy, first wait 0."""
     host, _, port = there.address.rpartition(":")
     await there.only(0)
-    async with open_channel([(host, int(port))], settings=Settings(first_wait=0.0)) as channel:
+    async with open_channel([(host, int(port))], settings=BalancerSettings(first_wait=0.0)) as channel:
         channel.connect()
-        await channel.asked.wait()
+        await channel.config_response_event.wait()
         await channel.channel_ready()
         await _other_in_rotation(there)
         return await _flip_and_ask(there, lambda: channel)

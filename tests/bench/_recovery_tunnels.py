@@ -17,7 +17,7 @@ from pathlib import Path
 from fleet.nodes.agent.program import Agent
 from fleet.nodes.balancer.rotation import parse_flag
 from fleet.nodes.balancer.server import Balancer
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.proxy.server import Proxy
 from fleet.processes import valkey
@@ -61,7 +61,7 @@ async def _round(plane: Plane, count: int) -> list[float]:
         stranded = [
             agent for agent in fleet.agents if agent.tunnels.proxies == (fleet.victim.instance.flags.id,)
         ]
-        await fleet.link.change(mode=Mode.CUT)
+        await fleet.link.change(mode=ForwardMode.CUT)
         at = time.monotonic()
         return [when - at for when in await asyncio.gather(*(_elsewhere(agent, fleet) for agent in stranded))]
 

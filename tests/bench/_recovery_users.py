@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import grpc.aio
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.shared import addresses
 from fleet.processes import valkey
@@ -204,9 +204,9 @@ class _Scenario:
 
     async def _cut_auth(self, cut: Forward) -> str:
         """The first auth cannot write to the backend: it says so, and agents move to the other one."""
-        await cut.change(mode=Mode.CUT)
+        await cut.change(mode=ForwardMode.CUT)
         await self._until(self._all_on_second_auth, "every agent heartbeats by auth-2")
-        await cut.change(mode=Mode.PASS)
+        await cut.change(mode=ForwardMode.PASS)
         return "auth_failover"
 
     async def _all_on_second_auth(self) -> bool:

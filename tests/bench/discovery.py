@@ -210,4 +210,4 @@ class _Simulation:
         assert not waiting, "an expired proxy is named for ever"
 
     def _known(self, name: str, now: float) -> bool:
-        return any(name in tracker.tracked(now) for tracker in self._trackers)
+        return any(name in tracker.tracked_proxies(now) for tracker in self._trackers)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fleet.protocol.destination.health import Probe
+from fleet.protocol.destination.health import ProbeOutcome
 from fleet.protocol.destination.picker import DEFAULTS
 from tests.bench._pickers import Consul, Envoy, Ours, Rule, Yarp
 from tests.bench.measure import Figure, Outcome, Target
@@ -148,8 +148,8 @@ def _overload(truth: _Truth, load: float) -> float:
     return max(0.0, 1 - truth.capacity / load) if load > 0 else 0.0
 
 
-def _probe(truth: _Truth, overload: float, chance: float) -> Probe:
+def _probe(truth: _Truth, overload: float, chance: float) -> ProbeOutcome:
     fails = truth.fails if truth.probe_fails is None else truth.probe_fails
     if chance >= (1 - fails) * (1 - overload):
-        return Probe.FAILURE
-    return Probe.DEGRADED if truth.degraded else Probe.SUCCESS
+        return ProbeOutcome.FAILURE
+    return ProbeOutcome.DEGRADED if truth.degraded else ProbeOutcome.SUCCESS

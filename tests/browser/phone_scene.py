@@ -47,7 +47,7 @@ from fleet.monitoring.agent_report import AgentReport, Answer, ReportedTracker, 
 from fleet.monitoring.state.connect import connect  # noqa: E402
 from fleet.monitoring.state.policy_book import open_book  # noqa: E402
 from fleet.monitoring.state.writer import Writer  # noqa: E402
-from fleet.protocol.networking.config import NetworkingConfig, Resource, with_defaults  # noqa: E402
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, with_defaults  # noqa: E402
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
 from fleet.vocabulary.campaigns import AgentState  # noqa: E402
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeState  # noqa: E402
@@ -188,7 +188,7 @@ def _changes(by: By) -> dict[str, int]:
     """Plans of every kind, a campaign that runs and a rollout that has ended."""
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
-    revisions.remember("default", Resource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
+    revisions.remember("default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
     planned = revisions.plan("default", "r1", desired_config, by, moment, record_reader.record())
     running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)

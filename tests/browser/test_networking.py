@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 
 from fleet.changes.networking import revisions
-from fleet.protocol.networking.config import NetworkingConfig, Resource, with_defaults
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, with_defaults
 from fleet.vocabulary.verdicts import State
 from tests.browser.axe import accessible
 from tests.browser.conftest import Visiting
@@ -23,7 +23,7 @@ def _remember(cluster: str, revision: str, web_idle_timeout: float) -> None:
             tunnel_strategy="proxy_peering", agent_connection_count=1, web_idle_timeout=web_idle_timeout
         )
     )
-    resource = Resource(config, {"teleport.dev/origin": "dynamic"}, revision)
+    resource = NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, revision)
     revisions.remember(cluster, resource, datetime.now(UTC))
 
 

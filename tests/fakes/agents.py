@@ -14,7 +14,7 @@ import pytest
 
 from fleet.nodes.proxy.server import Proxy
 from fleet.protocol.tunnel import agent_services
-from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.transport.tunnel.client import RegisterEndedError, TunnelClient
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.plane import channel_to
 from tests.fakes.waiting import DEADLINE
@@ -53,7 +53,7 @@ class FakeAgent:
         """Why the Register stream was ended."""
         assert self._running is not None
         async with asyncio.timeout(DEADLINE):
-            with pytest.raises(RegisterEnded) as ended:
+            with pytest.raises(RegisterEndedError) as ended:
                 await self._running
         return str(ended.value)
 

@@ -10,11 +10,11 @@ import grpc.aio
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target
 from fleet.transport import channels
-from fleet.transport.tunnel.handlers import Serve, Taken, dial
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
-from fleet.transport.tunnel_forwarder import Passage
+from fleet.transport.tunnel_forwarder import TunnelForwarder
 
 
 @asynccontextmanager
@@ -25,8 +25,8 @@ async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> A
         await stream.write(proxy_id.encode())
         await stream.close()
 
-    async def take(target: Target) -> Taken:
-        return Serve(say_who) if target == auth_path.PROXY else await dial(*where(), Policy())
+    async def take(target: Target) -> AcceptedSession:
+        return FunctionSession(say_who) if target == auth_path.PROXY else await dial(*where(), SessionPolicy())
 
     server = grpc.aio.server(options=channels.server_options())
     serve_tunnels(server, TunnelServer(handler=take, local=auth_path.TARGETS))
@@ -41,10 +41,10 @@ async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> A
 @asynccontextmanager
 async def passage_to(
     where: Callable[[], tuple[str, int]], proxy_id: str = "proxy-1"
-) -> AsyncIterator[Passage]:
+) -> AsyncIterator[TunnelForwarder]:
     """A passage through a proxy that leads to one address."""
     async with serving_path(where, proxy_id) as proxy:
-        passage = Passage(lambda: channels.open_channel(channels.target_of([proxy])))
+        passage = TunnelForwarder(lambda: channels.open_channel(channels.target_of([proxy])))
         try:
             yield passage
         finally:

@@ -11,14 +11,14 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 from fleet.transport import channels
 from fleet.transport.service_config import AUTH_ID_METADATA
-from fleet.transport.tunnel_forwarder import Passage
+from fleet.transport.tunnel_forwarder import TunnelForwarder
 from tests.fakes.waiting import eventually
 
 _CONFIG = "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService"
-RECONNECT = ServiceConfig(Mode.RECONNECT, "")
+RECONNECT = ServiceConfig(PickHealthyMode.RECONNECT, "")
 
 
 class FakeAuth:
@@ -47,7 +47,7 @@ class FakeAuth:
         self._server: grpc.aio.Server | None = None
         self.port = 0
         #: Set by tests that reach it through a proxy.
-        self.passage: Passage | None = None
+        self.passage: TunnelForwarder | None = None
 
     @property
     def address(self) -> tuple[str, int]:

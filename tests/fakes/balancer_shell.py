@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from fleet.protocol.recovery.pick_healthy import (
-    Ask,
+    RequestConfig,
     Balancer,
     Command,
     Connectivity,
-    Health,
+    ServerHealth,
     Open,
     Retire,
-    Settings,
+    BalancerSettings,
     Watch,
 )
-from fleet.protocol.recovery.service_config import Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 
-RECONNECT = ServiceConfig(Mode.RECONNECT, "")
+RECONNECT = ServiceConfig(PickHealthyMode.RECONNECT, "")
 PICK_FIRST = ServiceConfig()
 READY, FAILURE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE
 
@@ -28,7 +28,7 @@ READY, FAILURE = Connectivity.READY, Connectivity.TRANSIENT_FAILURE
 class Shell:
     """The connections of one balancer, and what happens to them."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: BalancerSettings = field(default_factory=BalancerSettings)
     chance: float = 0.5
     now: float = 1000.0
     open: list[int] = field(default_factory=list)
@@ -47,47 +47,47 @@ class Shell:
                 self.open.append(command.connection)
             elif isinstance(command, Retire):
                 self.open.remove(command.connection)
-            elif isinstance(command, Ask):
+            elif isinstance(command, RequestConfig):
                 self.lives[command.connection] = command.life
             elif isinstance(command, Watch):
                 self.services[command.connection] = command.service
 
     def turned(self, which: int, state: Connectivity) -> Shell:
-        self.do(self.balancer.turned(which, state, self.now, self.chance))
+        self.do(self.balancer.on_connectivity(which, state, self.now, self.chance))
         return self
 
     def configured(self, which: int, config: ServiceConfig | None) -> Shell:
         life = self.lives[which]
         if config is None:
-            self.do(self.balancer.policy_missing(which, life, self.now, self.chance))
+            self.do(self.balancer.on_policy_missing(which, life, self.now, self.chance))
         else:
-            self.do(self.balancer.configured(which, life, config, self.now, self.chance))
+            self.do(self.balancer.on_config(which, life, config, self.now, self.chance))
         return self
 
     def failed(self, which: int) -> Shell:
         """Let the question for the policy fail."""
-        self.do(self.balancer.question_failed(which, self.lives[which], self.now, self.chance))
+        self.do(self.balancer.on_config_request_failed(which, self.lives[which], self.now, self.chance))
         return self
 
     def service_unknown(self, which: int) -> Shell:
         """Let the server say that it does not know the service that is watched."""
         life, service = self.lives[which], self.services[which] or ""
-        self.do(self.balancer.service_unknown(which, life, service, self.now, self.chance))
+        self.do(self.balancer.on_service_unknown(which, life, service, self.now, self.chance))
         return self
 
-    def told(self, which: int, health: Health, *, watched: bool = True) -> Shell:
+    def told(self, which: int, health: ServerHealth, *, watched: bool = True) -> Shell:
         life, service = self.lives[which], self.services.get(which) or ""
-        self.do(self.balancer.told(which, life, service, health, self.now, self.chance, watched=watched))
+        self.do(self.balancer.on_health(which, life, service, health, self.now, self.chance, has_health_service=watched))
         return self
 
     def connect(self, which: int, config: ServiceConfig | None = RECONNECT) -> Shell:
         return self.turned(which, READY).configured(which, config)
 
     def healthy(self, which: int) -> Shell:
-        return self.connect(which).told(which, Health.HEALTHY)
+        return self.connect(which).told(which, ServerHealth.HEALTHY)
 
     def unhealthy(self, which: int) -> Shell:
-        return self.connect(which).told(which, Health.UNHEALTHY)
+        return self.connect(which).told(which, ServerHealth.UNHEALTHY)
 
     def timer(self) -> Shell:
         """Let the next timer fire."""
@@ -104,4 +104,4 @@ class Shell:
 
 def healthy_shell(**settings: float | None) -> Shell:
     """In reconnect mode with a healthy connection, number 0."""
-    return Shell(Settings(**settings)).healthy(0)
+    return Shell(BalancerSettings(**settings)).healthy(0)

@@ -43,7 +43,7 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
             self.updates += 1
             if self.old:
                 wanted.spec.graceful_tunnel_closing = False
-            networking_config.stamp(wanted, Origin.DYNAMIC, f"{wanted.metadata.revision}+")
+            networking_config.finalize(wanted, Origin.DYNAMIC, f"{wanted.metadata.revision}+")
             self.held = wanted
         return wanted
 

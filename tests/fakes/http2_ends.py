@@ -10,10 +10,10 @@ from typing import Any
 from typing_extensions import override
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
 from fleet.transport.http2.frames import Code, Setting, Type
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 
 REQUEST = plain((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a"))
@@ -68,30 +68,30 @@ class Heard:
         self.stream = stream
         self.seen: list[Any] = []
 
-    def on_headers(self, made: Fields, *, end: bool) -> None:
+    def on_headers(self, head: HeaderFields, *, end: bool) -> None:
         self.seen.append(("headers", end))
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         self.seen.append((data, end))
 
-    def on_reset(self, code: Code, why: str) -> None:
+    def on_reset(self, code: Code, reason: str) -> None:
         self.seen.append(code)
 
-    def on_lost(self, why: str) -> None:
-        self.seen.append(why)
+    def on_lost(self, reason: str) -> None:
+        self.seen.append(reason)
 
 
 class End:
     """One connection with a wire instead of a network."""
 
-    def __init__(self, *, server: bool, options: Options | None = None) -> None:
+    def __init__(self, *, server: bool, options: ConnectionOptions | None = None) -> None:
         self.wire = Wire()
         self.heard: list[Heard] = []
         self.ends: list[str] = []
-        known: Known[Fields] = Known(lambda fields: fields)
-        self.connection = Connection(
+        known: BlockCache[HeaderFields] = BlockCache(lambda fields: fields)
+        self.connection = Http2Connection(
             known,
-            options or Options(),
+            options or ConnectionOptions(),
             on_stream=self._begin if server else None,
             on_end=lambda _, why: self.ends.append(why),
         )
@@ -101,7 +101,7 @@ class End:
         if server:
             self.connection.data_received(frames.PREFACE)
 
-    def _begin(self, stream: Stream, made: Fields) -> None:
+    def _begin(self, stream: Stream, made: HeaderFields) -> None:
         stream.listener = heard = Heard(stream)
         self.heard.append(heard)
 
@@ -138,7 +138,7 @@ def code_of_goaway(end: End) -> Code:
 def resets(end: End) -> list[tuple[int, Code]]:
     """Return the streams that this end has reset since the last time, and why."""
     return [
-        (number, Code(frames.long(payload)))
+        (number, Code(frames.read_uint32(payload)))
         for kind, _, number, payload in end.wire.frames()
         if kind == Type.RST_STREAM
     ]

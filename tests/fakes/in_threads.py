@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
-from fleet.transport.pick_healthy.events import Policy
+from fleet.transport.pick_healthy.events import ChannelPolicy
 
 _READY_WITHIN = 30.0
 
@@ -24,7 +24,7 @@ class InThreads:
         channel.subscribe(self._heard)
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> ChannelPolicy | None:
         """What it runs with."""
         return self._channel.policy
 

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fleet.nodes.simulation.advice import Advice, Move
-from fleet.nodes.simulation.fleet import Fleet
+from fleet.nodes.simulation.advice import SimulatedAdvice, Move
+from fleet.nodes.simulation.fleet import SimulatedFleet
 
 
-def local_advice(fleet: Fleet, clock: Callable[[], float] = time.time) -> Advice:
+def local_advice(fleet: SimulatedFleet, clock: Callable[[], float] = time.time) -> SimulatedAdvice:
     """Its agents move in this process."""
 
     async def spread(moves: Sequence[Move]) -> None:
         for kind, agent, leaves, to in moves:
             (fleet.move_to_auth if kind == "auth" else fleet.move)(agent, leaves, to, clock())
 
-    return Advice(fleet, spread, Random(1))
+    return SimulatedAdvice(fleet, spread, Random(1))

@@ -12,8 +12,8 @@ from fleet.monitoring import columns
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.state import StateUnavailable
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.protocol.destination.health import Draining
-from fleet.transport.admin import Advised, Unreachable
+from fleet.protocol.destination.health import DrainRequest
+from fleet.transport.admin import ReconnectAdvice, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
@@ -74,12 +74,12 @@ class Movers:
 
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
-    ) -> Advised:
+    ) -> ReconnectAdvice:
         """See Dialer; as a real proxy does it."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         self.calls += 1
         if proxy in self.unreachable:
-            raise Unreachable(f"{proxy_id} does not answer")
+            raise UnreachableError(f"{proxy_id} does not answer")
         here = [one for one in agents if proxy in self.agents[one]]
         fresh = [one for one in here if (proxy, advisory_id, one) not in self.advised]
         for one in fresh:
@@ -94,17 +94,17 @@ class Movers:
             else:
                 self.pending.append((one, proxy))
         absent = tuple(one for one in agents if one not in here)
-        return Advised(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
+        return ReconnectAdvice(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> Advised:
+    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable:
-            raise Unreachable(f"{proxy_id} does not answer")
+            raise UnreachableError(f"{proxy_id} does not answer")
         here = [one for one in agents if (proxy, advisory_id, one) in self.advised]
         staying = tuple(one for one in here if one in self.nowhere)
         reasons = {agent: "no other auth took a heartbeat: it drains" for agent in staying if auth}
-        return Advised(proxy_id, 0, len(here), 0, 0, len(staying), staying, staying_reasons=reasons)
+        return ReconnectAdvice(proxy_id, 0, len(here), 0, 0, len(staying), staying, staying_reasons=reasons)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
         """See Writer."""
@@ -187,6 +187,6 @@ class Movers:
             f"auth-{number}", _FIRST_AUTH + number, InstanceKind.AUTH, f"auth-{number}", "127.0.0.1:1"
         )
         state = InstanceState.UNHEALTHY if number in self.sick_auths else InstanceState.OK
-        drained = Draining("full", 0.0) if number in self.drained_auths else None
+        drained = DrainRequest("full", 0.0) if number in self.drained_auths else None
         agents = sum(auth == number for auth in self.auth_of.values())
         return InstanceView(facts, state, "", agents, {}, draining=drained)

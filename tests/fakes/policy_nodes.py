@@ -12,7 +12,7 @@ from fleet.changes.base_kind import Record
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
-from fleet.transport.admin import Conflict, Unreachable
+from fleet.transport.admin import RevisionConflict, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
 from tests.fakes.reader import FakeReader
@@ -36,7 +36,7 @@ class PolicyNode:
     #: It comes back well after a restart.
     comes_back: bool = True
     #: Of the run, as `policies.effective` has it.
-    running: tuple[env_policies.Value, ...] = ()
+    running: tuple[env_policies.PolicyValue, ...] = ()
     did: list[str] = field(default_factory=list)
     #: Agents on it.
     agents: int = 0
@@ -45,7 +45,7 @@ class PolicyNode:
         self._start()
 
     def _start(self) -> None:
-        self.running = env_policies.effective(self.role, self.environment, self.accepted, self.flags)
+        self.running = env_policies.effective_values(self.role, self.environment, self.accepted, self.flags)
 
     @property
     def id(self) -> str:
@@ -55,10 +55,10 @@ class PolicyNode:
     @property
     def report(self) -> NodeReport:
         """What it says."""
-        following = env_policies.effective(self.role, self.environment, self.accepted, self.flags)
-        beneath = env_policies.effective(self.role, self.environment, {}, self.flags)
+        following = env_policies.effective_values(self.role, self.environment, self.accepted, self.flags)
+        beneath = env_policies.effective_values(self.role, self.environment, {}, self.flags)
         return NodeReport(
-            self.id, self.role, str(self.run), 1.0, env_policies.revision(self.accepted), self.why_not,
+            self.id, self.role, str(self.run), 1.0, env_policies.revision_of(self.accepted), self.why_not,
             {own.name: PolicyReport(own, then, under)
              for own, then, under in zip(self.running, following, beneath, strict=True)},
         )  # fmt: skip
@@ -103,8 +103,8 @@ class PolicyNodes:
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """See Dialer."""
         node = self._reach(instance_id, "accept")
-        if revision != env_policies.revision(node.accepted):
-            raise Conflict("another revision")
+        if revision != env_policies.revision_of(node.accepted):
+            raise RevisionConflict("another revision")
         node.accepted = dict(values)
 
     def drain(self, instance_id: str, reason: str) -> None:
@@ -119,13 +119,13 @@ class PolicyNodes:
         """See Dialer."""
         node = self._reach(instance_id, "restart")
         if run_id != str(node.run):
-            raise Conflict("not this run")
+            raise RevisionConflict("not this run")
         node.restart()
 
     def _reach(self, instance_id: str, what: str) -> PolicyNode:
         node = self.nodes[instance_id]
         if node.down:
-            raise Unreachable(f"{node.name} does not answer")
+            raise UnreachableError(f"{node.name} does not answer")
         node.did.append(what)
         return node
 

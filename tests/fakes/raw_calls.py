@@ -9,11 +9,11 @@ from fleet.nodes.gateway.heads import ResponseHead
 from fleet.nodes.shared import addresses
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
-from fleet.transport.http2.backend_dialer import Dialer
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Known, encode, plain
+from fleet.transport.http2.backend_dialer import BackendDialer
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import BlockCache, encode, plain
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 
 
 class RawCall:
@@ -24,41 +24,41 @@ class RawCall:
         #: How the call ended, and in which words.
         self.ended: asyncio.Future[tuple[Status | None, str]] = asyncio.get_running_loop().create_future()
 
-    def on_headers(self, made: ResponseHead, *, end: bool) -> None:
+    def on_headers(self, head: ResponseHead, *, end: bool) -> None:
         """Take a head, or the end."""
         if end:
-            self._end(made.status, grpc_http2.read_message(made.message))
+            self._end(head.status, grpc_http2.read_message(head.message))
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Take bytes of the answer."""
         self.data += data
 
-    def on_reset(self, code: Code, why: str) -> None:
+    def on_reset(self, code: Code, reason: str) -> None:
         """Take a reset."""
-        self._end(None, f"reset: {code.name} {why}")
+        self._end(None, f"reset: {code.name} {reason}")
 
-    def on_lost(self, why: str) -> None:
+    def on_lost(self, reason: str) -> None:
         """Take the loss of the connection."""
-        self._end(None, f"lost: {why}")
+        self._end(None, f"lost: {reason}")
 
     def _end(self, status: Status | None, details: str) -> None:
         if not self.ended.done():
             self.ended.set_result((status, details))
 
 
-async def connected(address: str, options: Options | None = None) -> Connection:
+async def connected(address: str, options: ConnectionOptions | None = None) -> Http2Connection:
     """One connection to a gateway. Close it."""
-    options = options or Options(ping_after=3600.0)
-    dialer = Dialer(addresses.parse(address), Known(heads.read_response), options, within=60.0)
+    options = options or ConnectionOptions(ping_after=3600.0)
+    dialer = BackendDialer(addresses.parse(address), BlockCache(heads.read_response), options, within=60.0)
     return await dialer.dial()
 
 
-async def deaf_connection(address: str) -> Connection:
+async def deaf_connection(address: str) -> Http2Connection:
     """One connection on which no more than a thousand bytes of each answer are taken. Close it."""
-    return await connected(address, Options(stream_window=1_000, ping_after=3600.0))
+    return await connected(address, ConnectionOptions(stream_window=1_000, ping_after=3600.0))
 
 
-def call(connection: Connection, path: str, body: bytes = b"hi", *, timeout: str = "") -> RawCall:
+def call(connection: Http2Connection, path: str, body: bytes = b"hi", *, timeout: str = "") -> RawCall:
     """Begin a unary call with this `grpc-timeout`."""
     fields = plain(
         (b":method", b"POST"),

@@ -13,10 +13,10 @@ import grpc.aio
 
 from fleet.nodes.gateway.server import Gateway
 from fleet.transport.channels import channel_options
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from tests.fakes.echoing import gateway_before, route
 from tests.fakes.failing import UNARY
@@ -36,17 +36,17 @@ class Script:
         self._stream = stream
         self._answer = answer
 
-    def on_headers(self, made: Fields, *, end: bool) -> None:
-        if any(value == b"/grpc.health.v1.Health/Check" for _, value, _ in made):
+    def on_headers(self, head: HeaderFields, *, end: bool) -> None:
+        if any(value == b"/grpc.health.v1.Health/Check" for _, value, _ in head):
             self._answer = healthy
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         if end:
             self._answer(self._stream)
 
-    def on_reset(self, code: Code, why: str) -> None: ...
+    def on_reset(self, code: Code, reason: str) -> None: ...
 
-    def on_lost(self, why: str) -> None: ...
+    def on_lost(self, reason: str) -> None: ...
 
 
 def healthy(stream: Stream) -> None:
@@ -62,10 +62,10 @@ def well(stream: Stream) -> None:
 
 
 @asynccontextmanager
-async def scripted(*answers: Answer, options: Options | None = None) -> AsyncIterator[str]:
+async def scripted(*answers: Answer, options: ConnectionOptions | None = None) -> AsyncIterator[str]:
     """A backend on our own frames: its n-th call is answered by the n-th answer, the rest by the last."""
     left = list(answers)
-    connections: list[Connection] = []
+    connections: list[Http2Connection] = []
 
     class Once:
         """Takes an answer for a call, not for a health check."""
@@ -73,11 +73,11 @@ async def scripted(*answers: Answer, options: Options | None = None) -> AsyncIte
         def __call__(self, stream: Stream) -> None:
             (left.pop(0) if len(left) > 1 else left[0])(stream)
 
-    def begin(stream: Stream, made: Fields) -> None:
+    def begin(stream: Stream, made: HeaderFields) -> None:
         stream.listener = Script(stream, Once())
 
-    def connected() -> Connection:
-        connection = Connection(Known(lambda fields: fields), options or Options(), on_stream=begin)
+    def connected() -> Http2Connection:
+        connection = Http2Connection(BlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin)
         connections.append(connection)
         return connection
 

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from tests.fakes.strict_stream import StrictStream
 from tests.fakes.strict_wire import ADD, REMOVE, WireError
 from tests.fakes.strict_words import Complaints, GoError, Said, read, write, write_data
@@ -30,7 +30,7 @@ class StrictClient:
     """Registers pairs and serves their sessions by `handler`, unless it `refuses`."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, wire: Wire, *, handler: Handler | None = None, refuses: str = ""
+        self, channel: grpc.aio.Channel, wire: WireVersion, *, handler: Handler | None = None, refuses: str = ""
     ) -> None:
         self.wire = wire
         self.complaints = Complaints()
@@ -70,7 +70,7 @@ class StrictClient:
     async def new_session(self, target: str, kind: str = "") -> StrictStream:
         """Ask the server. Raises GoError."""
         self._tag -= 1
-        said = Said("session", tag=self._tag, target=target, kind="" if self.wire is Wire.V0_1 else kind)
+        said = Said("session", tag=self._tag, target=target, kind="" if self.wire is WireVersion.V0_1 else kind)
         waiter: asyncio.Future[StrictStream] = asyncio.get_running_loop().create_future()
         self._waiters[said.tag] = (said, waiter)
         await self._say(said)
@@ -88,7 +88,7 @@ class StrictClient:
 
     async def _read(self, targets: tuple[tuple[str, str], ...], subscribe: tuple[str, ...]) -> None:
         try:
-            if self.wire is Wire.V0_1:
+            if self.wire is WireVersion.V0_1:
                 await self._exchange_capabilities()
             self._unanswered.extend(targets)
             for target, kind in targets:

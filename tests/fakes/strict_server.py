@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from tests.fakes.strict_stream import StrictStream
 from tests.fakes.strict_wire import ADD, REMOVE, WireError
 from tests.fakes.strict_words import Complaints, GoError, Said, read, read_data, write
@@ -44,7 +44,7 @@ class StrictServer:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: WireVersion,
         *,
         handler: Handler | None = None,
         local: frozenset[Pair] = frozenset(),
@@ -92,7 +92,7 @@ class StrictServer:
         asked = [
             (address, client)
             for address, client in self.clients.items()
-            if (client.handler if self.wire is Wire.V0_1 else (target, kind) in client.targets)
+            if (client.handler if self.wire is WireVersion.V0_1 else (target, kind) in client.targets)
         ]
         if not asked:
             raise GoError("no targets available")
@@ -106,7 +106,7 @@ class StrictServer:
             return await waiter
 
     def _kind(self, kind: str) -> str:
-        return "" if self.wire is Wire.V0_1 else kind
+        return "" if self.wire is WireVersion.V0_1 else kind
 
     def _wait_for(self, tag: int, address: str) -> asyncio.Future[StrictStream]:
         assert (tag, address) not in self._map, "a tag is used once"
@@ -124,7 +124,7 @@ class StrictServer:
             )
         client = self.clients[address] = Client(context)
         try:
-            if self.wire is Wire.V0_1:
+            if self.wire is WireVersion.V0_1:
                 await self._exchange_capabilities(client)
             while (raw := await context.read()) is not grpc.aio.EOF:
                 await self._hear(client, address, self._read(raw))
@@ -218,7 +218,7 @@ class StrictServer:
     async def _serve(self, client: Client, address: str, said: Said) -> None:
         """Set up a session that a client asks for, inside the Register loop as Go does."""
         bridged = said.pair in self.targets() - client.targets
-        serves = self._handler is not None and (self.wire is Wire.V0_1 or said.pair in self._local)
+        serves = self._handler is not None and (self.wire is WireVersion.V0_1 or said.pair in self._local)
         error = self.refuses or (
             "" if serves or bridged else f'no target "{said.target}" of type "{said.kind}" registered'
         )

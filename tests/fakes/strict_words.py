@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from tests.fakes import strict_wire
 from tests.fakes.strict_wire import SESSION, SUBSCRIPTION, TARGET, Fields, WireError, signed, text
 
@@ -66,9 +66,9 @@ def _checked(raw: bytes, known: dict[int, type]) -> Fields:
     return fields
 
 
-def read(wire: Wire, raw: bytes) -> Said:
+def read(wire: WireVersion, raw: bytes) -> Said:
     """Read a message of Register. Raises WireError."""
-    return _read_01(raw) if wire is Wire.V0_1 else _read_02(raw)
+    return _read_01(raw) if wire is WireVersion.V0_1 else _read_02(raw)
 
 
 def _read_01(raw: bytes) -> Said:
@@ -117,14 +117,14 @@ def _read_02(raw: bytes) -> Said:
     )
 
 
-def write(wire: Wire, said: Said) -> bytes:
+def write(wire: WireVersion, said: Said) -> bytes:
     """Write a message of Register."""
     if said.what == "capabilities":
         inner = strict_wire.message({1: said.handler})
         return strict_wire.varint(3 << 3 | 2) + strict_wire.varint(len(inner)) + inner
     if said.what == "subscription":
         return strict_wire.op(SUBSCRIPTION, {1: said.op, 2: said.accept, 3: said.kind, 4: said.error})
-    if wire is Wire.V0_1:
+    if wire is WireVersion.V0_1:
         return strict_wire.message({1: said.tag, 2: said.accept, 4: said.target, 5: said.error})
     number = said.op if said.what == "target" else said.tag
     return strict_wire.op(

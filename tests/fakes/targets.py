@@ -57,7 +57,7 @@ async def serving(name: str) -> AsyncIterator[FakeInstance]:
     instance.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     app = web.Application()
     app.router.add_get("/readyz", readyz)
-    async with http_site.serving(app, ("127.0.0.1", 0)) as instance.diag:
+    async with http_site.serve(app, ("127.0.0.1", 0)) as instance.diag:
         yield instance
         instance.answering.set()
         await stop_listening(server)

@@ -12,14 +12,14 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
 from fleet.transport.tunnel.client import Calls, TunnelClient
-from fleet.transport.tunnel.handlers import Handler, Serve, Taken, dial
-from fleet.transport.tunnel.listener import Listener
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.handlers import Handler, FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.listener import TunnelListener
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.loop_faults import record_loop_faults
@@ -59,7 +59,7 @@ class Ground:
         self, address: str, more: Options | None = None, tls: TLSFiles | None = None
     ) -> grpc.aio.Channel:
         """A channel with a connection of its own."""
-        channel = channels.open_channel(address, tls, more=[*options.channel_options(), *(more or [])])
+        channel = channels.open_channel(address, tls, extra_options=[*options.channel_options(), *(more or [])])
         self._ends.push_async_callback(channel.close)
         return channel
 
@@ -67,7 +67,7 @@ class Ground:
         self,
         address: str,
         *targets: Target,
-        wire: Wire = Wire.V0_2,
+        wire: WireVersion = WireVersion.V0_2,
         subscribe: Iterable[str] = (),
         channel: grpc.aio.Channel | None = None,
         **more: Any,
@@ -86,10 +86,10 @@ class Ground:
         return await self._ends.enter_async_context(serving(connected))
 
     async def listen(
-        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: Policy | None = None
+        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: SessionPolicy | None = None
     ) -> int:
         """A listener; its port."""
-        listener = await Listener(open_session, policy).start("127.0.0.1", 0)
+        listener = await TunnelListener(open_session, policy).start("127.0.0.1", 0)
         self._ends.push_async_callback(listener.stop)
         return listener.port
 
@@ -158,19 +158,19 @@ async def _end(client: TunnelClient, task: asyncio.Task[None]) -> None:
 def taking(serve: Callable[[TunnelStream], Awaitable[None]]) -> Handler:
     """A handler that takes every session."""
 
-    async def take(target: Target) -> Taken:
+    async def take(target: Target) -> AcceptedSession:
         del target
-        return Serve(serve)
+        return FunctionSession(serve)
 
     return take
 
 
-def dialling(port: int, policy: Policy | None = None) -> Handler:
+def dialling(port: int, policy: SessionPolicy | None = None) -> Handler:
     """A handler that takes every session to one port."""
 
-    async def take(target: Target) -> Taken:
+    async def take(target: Target) -> AcceptedSession:
         del target
-        return await dial("127.0.0.1", port, policy or Policy())
+        return await dial("127.0.0.1", port, policy or SessionPolicy())
 
     return take
 
@@ -178,7 +178,7 @@ def dialling(port: int, policy: Policy | None = None) -> Handler:
 def refusing(why: str) -> Handler:
     """A handler that takes none."""
 
-    async def take(target: Target) -> Taken:
+    async def take(target: Target) -> AcceptedSession:
         raise TunnelError(f"{target}: {why}")
 
     return take
@@ -229,9 +229,9 @@ async def failure_of(call: Any) -> tuple[grpc.StatusCode, str]:
 def no_sessions(tunnel: TunnelServer) -> bool:
     """Whether a server holds nothing for any session."""
     return not tunnel._waiters and all(
-        not (each.taken or each.asking or each.streams)
-        and not (each.connection.asked or each.connection.asking or each.connection.live)
-        for each in tunnel._registered.values()
+        not (each.accepted_sessions or each.handler_tasks or each.streams)
+        and not (each.connection.outgoing_requests or each.connection.incoming_requests or each.connection.open_tags)
+        for each in tunnel._clients.values()
     )
 
 

@@ -12,9 +12,9 @@ from fleet.protocol.tunnel.messages import (
     Session,
     Subscription,
     Target,
-    Wire,
+    WireVersion,
 )
-from fleet.protocol.tunnel.server_state import Connection, Effect, Limits, Peer, Send, ServerState
+from fleet.protocol.tunnel.server_state import ClientConnection, Effect, Limits, Peer, Send, ServerState
 
 SSH = Target("router-7", "SSH")
 GNMI = Target("router-7", "GNMI")
@@ -22,7 +22,7 @@ OTHER = Target("router-8", "SSH")
 
 
 def state_01(*, handler: bool = True, **more: int) -> ServerState:
-    return ServerState(Wire.V0_1, has_handler=handler, limits=Limits(**more))
+    return ServerState(WireVersion.V0_1, has_handler=handler, limits=Limits(**more))
 
 
 def state_02(
@@ -34,11 +34,11 @@ def state_02(
     limits: Limits | None = None,
 ) -> ServerState:
     return ServerState(
-        Wire.V0_2, has_handler=handler, local=local, bridge=bridge, may_claim=may_claim, limits=limits
+        WireVersion.V0_2, has_handler=handler, local=local, bridge=bridge, may_claim=may_claim, limits=limits
     )
 
 
-def client(state: ServerState, key: str, peer: Peer | None = None, handler: bool = True) -> Connection:
+def client(state: ServerState, key: str, peer: Peer | None = None, handler: bool = True) -> ClientConnection:
     """A connected client; of version 0.1 it said its capabilities."""
     connection, effects = state.connect(key, peer or Peer())
     if effects:
@@ -46,11 +46,11 @@ def client(state: ServerState, key: str, peer: Peer | None = None, handler: bool
     return connection
 
 
-def add(state: ServerState, connection: Connection, target: Target = SSH) -> list[Effect]:
+def add(state: ServerState, connection: ClientConnection, target: Target = SSH) -> list[Effect]:
     return state.receive(connection, Registration(Op.ADD, target), 0)
 
 
-def told(effects: list[Effect], to: Connection) -> list[Message]:
+def told(effects: list[Effect], to: ClientConnection) -> list[Message]:
     return [effect.message for effect in effects if isinstance(effect, Send) and effect.to is to]
 
 
@@ -63,12 +63,12 @@ def refusal(effects: list[Effect]) -> str:
     return effect.message.error
 
 
-def nothing_is_left(state: ServerState, *connections: Connection) -> None:
+def nothing_is_left(state: ServerState, *connections: ClientConnection) -> None:
     assert state.wake_at() is None
     assert not state._deadlines
     assert not state.targets()
     for connection in connections:
-        assert [connection.asked, connection.asking, connection.live, connection.targets] == [
+        assert [connection.outgoing_requests, connection.incoming_requests, connection.open_tags, connection.targets] == [
             {},
             {},
             set(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.networking.config import FIELDS, Kind
+from fleet.protocol.networking.config import FIELDS, FieldKind
 from fleet.protocol.policies.env_policies import BY_NAME
 
 #: Key, what a person writes in a form or a terminal, what stands in a document, and words of the sentence.
@@ -28,7 +28,7 @@ NETWORKING: tuple[tuple[str, str, object, str], ...] = (
 )
 #: The switches have no wrong value in a form: a box is ticked or not.
 IN_FORMS = tuple(
-    row for row in NETWORKING for field in FIELDS if field.key == row[0] and field.kind is not Kind.SWITCH
+    row for row in NETWORKING for field in FIELDS if field.key == row[0] and field.kind is not FieldKind.SWITCH
 )
 
 assert [row[0] for row in NETWORKING] == [field.key for field in FIELDS], "a field without a wrong value"

@@ -24,8 +24,8 @@ import yaml
 from fleet.protocol.retry import grpc_route_yaml
 from fleet.protocol.retry.grpc_route import GRPCRoute
 from fleet.transport.channels import channel_options
-from fleet.transport.retry.aio import Retrying
-from fleet.transport.retry.blocking import BlockingRetrying
+from fleet.transport.retry.aio import RetryInterceptor
+from fleet.transport.retry.blocking import BlockingRetryInterceptor
 from tests.fakes.echoing import gateway_before, route
 from tests.fakes.failing import STREAM, UNARY, FailingBackend, told
 from tests.fakes.waiting import eventually
@@ -118,7 +118,7 @@ async def _gateway(call: Call, folder: Path) -> str:
 
 async def _aio(call: Call, folder: Path) -> str:
     del folder
-    interceptor = Retrying(_route(call.case).policy_for)
+    interceptor = RetryInterceptor(_route(call.case).policy_for)
     async with grpc.aio.insecure_channel(
         call.address, options=channel_options(), interceptors=[interceptor]
     ) as channel:
@@ -148,7 +148,7 @@ async def _blocking(call: Call, folder: Path) -> str:
 
     def work() -> str:
         with grpc.insecure_channel(call.address, options=channel_options()) as bare:
-            channel: Any = grpc.intercept_channel(bare, BlockingRetrying(_route(call.case).policy_for))
+            channel: Any = grpc.intercept_channel(bare, BlockingRetryInterceptor(_route(call.case).policy_for))
             try:
                 return _ended_blocking(channel, call)
             except grpc.RpcError as error:

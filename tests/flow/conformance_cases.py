@@ -13,11 +13,11 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.retry.policy import Reason
+from fleet.protocol.retry.policy import RetryReason
 
-ALL = [str(reason) for reason in Reason]
+ALL = [str(reason) for reason in RetryReason]
 #: Statuses that the GEP does not name: never retried.
-OTHERS = [code.name for code in grpc.StatusCode if code.name != "OK" and Reason.of_status(code.name) is None]
+OTHERS = [code.name for code in grpc.StatusCode if code.name != "OK" and RetryReason.of_status(code.name) is None]
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class Console:
 
     def fault(self, *words: str) -> None:
         """Do something to the fleet."""
-        there = simulation.find(self.home)
+        there = simulation.find_running(self.home)
         assert there is not None, "the simulation has ended"
-        asyncio.run(simulation.tell(there, parse_fault(" ".join(words))))
+        asyncio.run(simulation.inject_fault(there, parse_fault(" ".join(words))))
 
     def counts(self) -> Mapping[str, int]:
         """Agents by state, those with none left out; empty while nothing can be read."""

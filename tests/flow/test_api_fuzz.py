@@ -25,7 +25,7 @@ from fleet.changes.networking import revisions
 from fleet.models.access import Permission
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
-from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, NetworkingResource, Strategy, with_defaults
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database, web_console
@@ -270,7 +270,7 @@ def _prepare(console: Console) -> str:
     scopes = [word for permission in Permission for word in ("--scope", permission.value)]
     output = io.StringIO()
     with database(console.home):
-        revisions.remember("default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
+        revisions.remember("default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
         Incident.objects.create(
             pk=NUMBER,
             cluster=ensure_default_cluster(),

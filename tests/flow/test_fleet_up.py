@@ -33,7 +33,7 @@ from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport.tunnel.client import TunnelClient
 from tests.fakes import commands
 from tests.fakes.commands import Result
@@ -245,7 +245,7 @@ def test_listener_of_version_0_1_of_each_proxy(fleet: Fleet) -> None:
 async def id_at(address: str) -> str:
     """Return the id of the proxy at a listener of version 0.1."""
     channel = channel_to(address)
-    client = TunnelClient(channel, Wire.V0_1)
+    client = TunnelClient(channel, WireVersion.V0_1)
     register = asyncio.create_task(client.run())
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
@@ -369,7 +369,7 @@ def test_unknown_name_does_nothing_to_anybody(fleet: Fleet) -> None:
 def test_parent_killed_no_process_is_left(fleet: Fleet) -> None:
     """SIGKILL of the fleet's own process takes all others with it, a frozen one too."""
     fleet.do("freeze", "proxy-1")
-    born = {row["pid"]: pids.birth(row["pid"]) for row in fleet.ps().values()}
+    born = {row["pid"]: pids.start_ticks(row["pid"]) for row in fleet.ps().values()}
     fleet.process.kill()
     fleet.process.wait(PATIENCE)
     eventually_sync(lambda: {pids.state(pid, at) for pid, at in born.items()} == {ProcessState.DEAD})

@@ -21,7 +21,7 @@ from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Remembered, Writer
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.processes.supervisor import Child, Supervisor, json_line
+from fleet.processes.supervisor import Child, Supervisor, is_json_ready
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.alerting import Watch
@@ -54,14 +54,14 @@ class Scene:
         """Start all of it."""
         self.auths = [self._node("auth", f"auth-{n}") for n in (1, 2)]
         self.supervisor.await_ready(self.auths, timeout=PATIENCE)
-        only = ("--auth-http", str(self.auths[0].announced["http"]))
+        only = ("--auth-http", str(self.auths[0].ready_message["http"]))
         proxies = [self._node("proxy", f"proxy-{n}", *only) for n in (1, 2)]
         self.supervisor.await_ready(proxies, timeout=PATIENCE)
-        addresses = ",".join(str(proxy.announced["grpc"]) for proxy in proxies)
+        addresses = ",".join(str(proxy.ready_message["grpc"]) for proxy in proxies)
         agents = self._child(
             "agents",
             *("agent", "--count", str(AGENTS), "--connections", "1", "--announce-ttl", "20s"),
-            *("--auth", str(self.auths[1].announced["grpc"]), "--proxy", addresses),
+            *("--auth", str(self.auths[1].ready_message["grpc"]), "--proxy", addresses),
         )
         self.supervisor.await_ready([agents], timeout=PATIENCE)
         self.writer.create(CLUSTER, Remembered())
@@ -73,7 +73,7 @@ class Scene:
     def _child(self, name: str, *argv: str) -> Child:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return self.supervisor.start(
-            name, [sys.executable, "-m", "fleet.nodes", *argv], env=env, ready=json_line
+            name, [sys.executable, "-m", "fleet.nodes", *argv], env=env, ready=is_json_ready
         )
 
     def freeze(self, *, frozen: bool) -> None:
@@ -84,7 +84,7 @@ class Scene:
         """Poll everything and conclude a round."""
         self.round += 1
         (shard,) = plan(self.writer.load_instances(CLUSTER), 100, time.time())
-        bootstrap = [str(self.auths[1].announced["grpc"])]
+        bootstrap = [str(self.auths[1].ready_message["grpc"])]
         place = self.worker.place(CLUSTER, self.writer.epoch(CLUSTER))
         self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
         timing = Timing(round_interval=INTERVAL)

@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 from fleet.changes.networking import revisions
 from fleet.models.incidents import Incident
-from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy, with_defaults
+from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, NetworkingResource, Strategy, with_defaults
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.flow.alerting import sql
@@ -84,7 +84,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         )
         with database(running.home):
             revisions.remember(
-                "default", Resource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
+                "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
             )
         yield running
 

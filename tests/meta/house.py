@@ -84,8 +84,8 @@ RULES = (
     ),
     Rule(
         "uncontained",
-        "a listener of a stream that raises ends the connection, with everybody's calls: @contained above it",
-        r"(?<!@contained\n    )def on_(headers|data|reset|lost)\(",
+        "a listener of a stream that raises ends the connection, with everybody's calls: @contain_errors above it",
+        r"(?<!@contain_errors\n    )def on_(headers|data|reset|lost)\(",
         where=r"^fleet/nodes/",
     ),
     Rule(
@@ -295,7 +295,7 @@ def _sleeps(name: str, tree: ast.Module) -> Iterator[str]:
 #: Tasks in a field whose outcome somebody asks for, by file and field.
 _AWAITED = {
     ("fleet/nodes/agent/program.py", "self._tasks"): "AgentGroup asks each agent at every tick of its clock",
-    ("fleet/nodes/proxy/auth_sessions.py", "self._looking"): "each call that needs the auths awaits it",
+    ("fleet/nodes/proxy/auth_sessions.py", "self._refresh_task"): "each call that needs the auths awaits it",
     ("fleet/monitoring/pollers/probe.py", "self._tasks"): "the end of the probe gathers both",
     ("fleet/transport/tunnel/link.py", "self._run"): "the end of the attempt is its result",
 }

@@ -152,7 +152,7 @@ def _wanted(cluster: str, current: NetworkingRevision, wanted: Wanted) -> Networ
         raise Refused("say one of: fields, spec, revision", {"fields": "one of three must be there"})
     try:
         if wanted.fields is not None:
-            return rules.changed(networking.resource_of(current).config, wanted.fields)
+            return rules.set_fields(networking.resource_of(current).config, wanted.fields)
         if wanted.spec is not None:
             return config_yaml.from_document({"spec": wanted.spec}, strict=True).config
     except NetworkingConfigError as error:

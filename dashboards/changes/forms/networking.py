@@ -15,11 +15,11 @@ from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import (
     FIELDS,
-    Field,
-    Kind,
+    ConfigField,
+    FieldKind,
     NetworkingConfig,
     NetworkingConfigError,
-    Value,
+    FieldValue,
 )
 
 #: How the fields stand together: heading, and what their names begin with.
@@ -96,7 +96,7 @@ class NetworkingForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Read every field as its kind, then look at ranges and contradictions."""
         data: dict[str, Any] = super().clean() or {}
-        wanted: dict[str, Value] = {}
+        wanted: dict[str, FieldValue] = {}
         for field in FIELDS:
             if field.name in self.errors:
                 continue
@@ -122,8 +122,8 @@ class NetworkingForm(forms.Form):
         """The fields as they stand together."""
         return [(heading, [self._row(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS]
 
-    def _row(self, field: Field) -> Row:
-        held = self._base.value(field)
+    def _row(self, field: ConfigField) -> Row:
+        held = self._base.value_of(field)
         effective = (
             ("on" if held else "off") if isinstance(held, bool) else str(rules.format_value(field, held))
         )
@@ -139,45 +139,45 @@ class NetworkingForm(forms.Form):
 
 def initial_of(config: NetworkingConfig, revision: str) -> dict[str, Any]:
     """What a form shows of a config."""
-    return {"revision": revision, **{field.name: _shown(field, config.value(field)) for field in FIELDS}}
+    return {"revision": revision, **{field.name: _shown(field, config.value_of(field)) for field in FIELDS}}
 
 
-def _shown(field: Field, value: Value) -> Value:
-    if field.kind in {Kind.DURATION, Kind.INTEGER} and value == 0:
+def _shown(field: ConfigField, value: FieldValue) -> FieldValue:
+    if field.kind in {FieldKind.DURATION, FieldKind.INTEGER} and value == 0:
         return ""
     return rules.format_value(field, value)
 
 
-def _parsed(field: Field, said: Any) -> Value:
-    if field.kind is Kind.SWITCH:
+def _parsed(field: ConfigField, said: Any) -> FieldValue:
+    if field.kind is FieldKind.SWITCH:
         return bool(said)
-    if field.kind is Kind.TEXT:
+    if field.kind is FieldKind.TEXT:
         return str(said).replace("\r\n", "\n")
     text = str(said).strip()
-    if not text and field.kind in {Kind.DURATION, Kind.INTEGER}:
+    if not text and field.kind in {FieldKind.DURATION, FieldKind.INTEGER}:
         return 0
     return rules.parse_value(field, text)
 
 
-def _field(field: Field, base: NetworkingConfig) -> forms.Field:
+def _field(field: ConfigField, base: NetworkingConfig) -> forms.Field:
     label = field.key.rpartition(".")[2] if field.key != "tunnel_strategy.type" else "tunnel_strategy"
     common: dict[str, Any] = {"label": label.replace("_", " "), "help_text": field.help, "required": False}
-    if field.kind is Kind.SWITCH:
+    if field.kind is FieldKind.SWITCH:
         return forms.BooleanField(**common)
-    if field.kind is Kind.CHOICE:
+    if field.kind is FieldKind.CHOICE:
         # One that is not known here is kept as the number it is.
-        held = str(base.value(field))
+        held = str(base.value_of(field))
         choices = dict.fromkeys([*field.choices, *([held] if held else [])])
         return forms.ChoiceField(choices=[(word, word.replace("_", " ")) for word in choices], **common)
     hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
-    widget = forms.Textarea(attrs={"rows": 2}) if field.kind is Kind.TEXT else forms.TextInput(attrs=hint)
+    widget = forms.Textarea(attrs={"rows": 2}) if field.kind is FieldKind.TEXT else forms.TextInput(attrs=hint)
     return forms.CharField(widget=widget, strip=False, **common)
 
 
 def _range(name: str) -> str:
     field = _BY_NAME[name]
-    if field.kind is Kind.DURATION:
+    if field.kind is FieldKind.DURATION:
         return f"{durations.format_seconds(field.lowest)} to {durations.format_seconds(field.highest)}"
-    if field.kind is Kind.INTEGER:
+    if field.kind is FieldKind.INTEGER:
         return f"{field.lowest:.0f} to {field.highest:.0f}"
-    return f"{field.highest:.0f} characters at most" if field.kind is Kind.TEXT else ""
+    return f"{field.highest:.0f} characters at most" if field.kind is FieldKind.TEXT else ""

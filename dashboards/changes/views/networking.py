@@ -25,7 +25,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
 
 _REVISIONS = 30
 
@@ -98,7 +98,7 @@ def _post(
         if "show" in request.POST:
             return _page(request, cluster, row, _editor(row, base, request.POST["show"], desired))
         if "rebase" in request.POST:
-            rebased, _ = rules.rebased(_config(base), rules.with_defaults(desired), _config(current))
+            rebased, _ = rules.rebase(_config(base), rules.with_defaults(desired), _config(current))
             tab = _editor(row, current, tab.name, rebased)
             tab.sentence = "Your change stands on theirs now. Nothing is written yet: look, and plan it."
             return _page(request, cluster, row, tab)
@@ -162,7 +162,7 @@ def _page(
     request: HttpRequest, cluster: str, row: NetworkingReading | None, tab: Tab | None
 ) -> HttpResponseBase:
     current = row.current if row else None
-    resource: Resource | None = networking.resource_of(current) if current else None
+    resource: NetworkingResource | None = networking.resource_of(current) if current else None
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
     text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()

@@ -26,7 +26,7 @@ from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
-from fleet.protocol.policies.env_policies import PLURALS, ROLES, Kind, Policy
+from fleet.protocol.policies.env_policies import PLURALS, ROLES, PolicyValueKind, EnvPolicy
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
@@ -207,8 +207,8 @@ def _fields(
     return [
         {
             "policy": policy,
-            "json": policy.kind is Kind.JSON,
-            "switch": policy.kind is Kind.SWITCH,
+            "json": policy.kind is PolicyValueKind.JSON,
+            "switch": policy.kind is PolicyValueKind.SWITCH,
             # JSON over several lines, if it is any.
             "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
@@ -217,9 +217,9 @@ def _fields(
             "inherits": policy_rows.shown(policy, of_role[policy.name]) if policy.name in of_role else "",
             "now": policy_rows.cell(cells[policy.name]) if policy.name in cells else None,
             "sample": policy_json.document(
-                service_config.ServiceConfig(service_config.Mode.RECONNECT, ""), policy.name
+                service_config.ServiceConfig(service_config.PickHealthyMode.RECONNECT, ""), policy.name
             )
-            if policy.kind is Kind.JSON
+            if policy.kind is PolicyValueKind.JSON
             else "",
         }
         for policy in env_policies.of_role(role)
@@ -227,14 +227,14 @@ def _fields(
     ]
 
 
-def _config_of(policy: Policy, text: str) -> service_config.ServiceConfig | None:
+def _config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | None:
     """What a JSON value makes agents do; None for another kind of policy, and for what somebody wrote wrong."""
-    if policy.kind is not Kind.JSON or not text or policy_json.problems(policy.name, text):
+    if policy.kind is not PolicyValueKind.JSON or not text or policy_json.problems(policy.name, text):
         return None
     return service_config.from_environment({policy.name: text})
 
 
-def _previews(values: dict[str, str]) -> list[policy_json.Told]:
+def _previews(values: dict[str, str]) -> list[policy_json.DialectPreview]:
     try:
         config = service_config.from_environment(values)
     except ServiceConfigError:

@@ -15,11 +15,11 @@ from fleet.protocol.networking.config import NetworkingConfig
 from fleet.protocol.recovery.graceful_closing import (
     ClosingPolicy,
     LiveTunnel,
-    Reason,
+    ClosingReason,
     closable_by_rfd,
     first_by_rfd,
 )
-from fleet.protocol.recovery.tracker import Snapshot
+from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 Range = tuple[int, int]
 
@@ -145,7 +145,7 @@ class _World:
     """The future under one assumption about proxies of which we are not sure."""
 
     closes: int = 0
-    by_reason: Counter[Reason] = field(default_factory=Counter)
+    by_reason: Counter[ClosingReason] = field(default_factory=Counter)
     sure: int = 0
     carrying_low: int = 0
     carrying_high: int = 0
@@ -204,8 +204,8 @@ def _summed(
     return ClosingPlan(
         rule=rule_of(after),
         closes=closes,
-        excess=_both(w.by_reason[Reason.EXCESS] for w in worlds),
-        expired=_both(w.by_reason[Reason.EXPIRED] for w in worlds),
+        excess=_both(w.by_reason[ClosingReason.EXCESS] for w in worlds),
+        expired=_both(w.by_reason[ClosingReason.EXPIRED] for w in worlds),
         agents=_both(len(w.watched) for w in worlds),
         carrying=spread((w.carrying_low for w in worlds), (w.carrying_high for w in worlds)),
         left_with_one=likely.left_with_one,
@@ -263,10 +263,10 @@ def _world(
     for agent in agents:
         own_flag = agent.desired != before.connection_count
         wanted = agent.desired if own_flag else after.connection_count
-        snapshot = Snapshot(wanted, (), tuple(ids), tuple(desired), 0.0, None)
-        missing = snapshot.wanted - sum(tunnel.proxy in desired for tunnel in agent.tunnels)
-        was = Snapshot(agent.desired, (), tuple(ids), tuple(desired), 0.0, None)
-        if missing > 0 and snapshot.wanted > was.wanted:
+        snapshot = TrackerSnapshot(wanted, (), tuple(ids), tuple(desired), 0.0, None)
+        missing = snapshot.desired_tunnel_count - sum(tunnel.proxy in desired for tunnel in agent.tunnels)
+        was = TrackerSnapshot(agent.desired, (), tuple(ids), tuple(desired), 0.0, None)
+        if missing > 0 and snapshot.desired_tunnel_count > was.desired_tunnel_count:
             _dial(world, agent, missing, desired)
         if policy.active and len(agent.tunnels) > 1:
             _add(world, agent, closings(policy, agent.tunnels, snapshot))
@@ -284,20 +284,20 @@ def _dial(world: _World, agent: SeenAgent, missing: int, desired: Collection[str
 
 
 def closings(
-    policy: ClosingPolicy, tunnels: Sequence[SeenTunnel], snapshot: Snapshot
-) -> list[tuple[SeenTunnel, Reason]]:
+    policy: ClosingPolicy, tunnels: Sequence[SeenTunnel], snapshot: TrackerSnapshot
+) -> list[tuple[SeenTunnel, ClosingReason]]:
     """The tunnels an agent would let go one after the other, the first one first."""
     left = list(tunnels)
-    gone: list[tuple[SeenTunnel, Reason]] = []
+    gone: list[tuple[SeenTunnel, ClosingReason]] = []
     while len(left) > 1:
         live = {one.proxy: LiveTunnel(one.proxy, one.opened_at, sessions=one.sessions or 0) for one in left}
         if policy.threshold > 0:
             wanted = snapshot.connection_count
-            desired = [tunnel for proxy, tunnel in live.items() if proxy in snapshot.desired]
+            desired = [tunnel for proxy, tunnel in live.items() if proxy in snapshot.desired_proxies]
             if wanted <= 0 or len(desired) <= wanted:
                 break
             # The slowest goes, and nobody told us their times: any of them stands for it.
-            chosen, reason = max(desired, key=lambda one: one.opened_at).proxy, Reason.EXCESS
+            chosen, reason = max(desired, key=lambda one: one.opened_at).proxy, ClosingReason.EXCESS
         else:
             closable = closable_by_rfd(live.values(), snapshot)
             if not closable:
@@ -309,7 +309,7 @@ def closings(
     return gone
 
 
-def _add(world: _World, agent: SeenAgent, gone: Sequence[tuple[SeenTunnel, Reason]]) -> None:
+def _add(world: _World, agent: SeenAgent, gone: Sequence[tuple[SeenTunnel, ClosingReason]]) -> None:
     if not gone:
         return
     if agent.knows is False:
@@ -326,8 +326,8 @@ def _add(world: _World, agent: SeenAgent, gone: Sequence[tuple[SeenTunnel, Reaso
     for nth, (tunnel, reason) in enumerate(gone, 1):
         world.nth[nth] += 1
         world.by_reason[reason] += 1
-        excess += reason is Reason.EXCESS
-        if told or reason is Reason.EXPIRED:
+        excess += reason is ClosingReason.EXCESS
+        if told or reason is ClosingReason.EXPIRED:
             world.lost_low[tunnel.proxy] += 1
             world.lost_high[tunnel.proxy] += 1
         if tunnel.sessions is None:
@@ -337,5 +337,5 @@ def _add(world: _World, agent: SeenAgent, gone: Sequence[tuple[SeenTunnel, Reaso
             world.carrying_high += 1
     if excess and not told:
         for tunnel in agent.tunnels:
-            if (tunnel, Reason.EXPIRED) not in gone:
+            if (tunnel, ClosingReason.EXPIRED) not in gone:
                 world.lost_high[tunnel.proxy] += 1

@@ -62,7 +62,7 @@ class NetworkingKind(Kind):
         """Plan what is stored now without the change's own part. Raises Refused when that was changed again since."""
         current = revisions.must_be_read(change.cluster_id)
         before, after = config_of(change.before), config_of(change.after)
-        config, clashing = rules.rebased(after, before, config_of(current.document))
+        config, clashing = rules.rebase(after, before, config_of(current.document))
         if clashing:
             keys = ", ".join(field.key for field in clashing)
             raise Refused(f"{keys} was changed again since: look at what is stored now, and change that")

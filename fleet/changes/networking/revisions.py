@@ -22,7 +22,7 @@ from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
@@ -32,7 +32,7 @@ _SLACK = timedelta(seconds=60)
 _POINTS = 120
 
 
-def resource_of(revision: NetworkingRevision) -> Resource:
+def resource_of(revision: NetworkingRevision) -> NetworkingResource:
     """The config of a revision."""
     return config_yaml.from_document(revision.document, strict=False)
 
@@ -53,7 +53,7 @@ def reading_of(cluster: str) -> NetworkingReading | None:
 
 
 def remember(
-    cluster: str, resource: Resource, now: datetime, *, change: Change | None = None
+    cluster: str, resource: NetworkingResource, now: datetime, *, change: Change | None = None
 ) -> NetworkingRevision:
     """Take note of what is stored now; one that nobody here wrote is a row in the log as well."""
     reading, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
@@ -125,7 +125,7 @@ def plan(
     undoes: int | None = None,
 ) -> Change:
     """Plan a change of revision `base` into `wanted`. Raises Refused, Conflict, Blind; each is a row in the log."""
-    shown = config_yaml.to_document(Resource(wanted, {}))["spec"]
+    shown = config_yaml.to_document(NetworkingResource(wanted, {}))["spec"]
     with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, shown):
         draft = _draft(cluster, base, wanted, record, undoes)
     return engine.create(cluster, draft, by, now)
@@ -179,7 +179,7 @@ def must_be_read(cluster: str) -> NetworkingRevision:
     return reading.current
 
 
-def _title_of(field: rules.Field, value: rules.Value) -> str:
+def _title_of(field: rules.ConfigField, value: rules.FieldValue) -> str:
     """One change in a title: `agent_connection_count = 2`."""
     shown = rules.format_value(field, value)
     return f"{field.key} = {str(shown).lower() if isinstance(shown, bool) else shown or 'empty'}"

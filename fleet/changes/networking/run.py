@@ -20,10 +20,10 @@ from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
 from fleet.transport.admin import (
     AdminError,
-    Conflict,
+    RevisionConflict,
     NetworkingConfigAdmin,
-    Stored,
-    Unreachable,
+    StoredConfig,
+    UnreachableError,
 )
 from fleet.vocabulary.changes import ChangeState
 
@@ -46,12 +46,12 @@ def read(cluster: str, auths: Auths, now: datetime) -> None:
 def _write(change: Change, context: StepContext, *, resumed: bool) -> None:
     try:
         after = context.auths.do(lambda client: _update(client, change, resumed=resumed))
-    except Unreachable as error:
+    except UnreachableError as error:
         if change.started_at is None or context.moment() < change.started_at + _TRY_FOR:
             engine.note(change, detail=f"tried again: {error}")
             return
         _fail(change, context, f"no auth could be reached; it may have been written: {error}")
-    except Conflict as error:
+    except RevisionConflict as error:
         _remember_theirs(change, context)
         _fail(change, context, f"somebody else wrote meanwhile, and nothing of this was: {error}")
     except AdminError as error:
@@ -60,7 +60,7 @@ def _write(change: Change, context: StepContext, *, resumed: bool) -> None:
         _conclude(change, after, context.moment())
 
 
-async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> Stored:
+async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> StoredConfig:
     """Update and read back; what a worker that died has written already is not written twice."""
     stored = await client.get()
     wanted = revisions.config_of(change.after)
@@ -68,12 +68,12 @@ async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: boo
         return stored
     base = revisions.base_of(change)
     if stored.resource.revision != base:
-        raise Conflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
+        raise RevisionConflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
     await client.update(stored, replace(stored.resource, config=wanted))
     return await client.get()
 
 
-def _conclude(change: Change, after: Stored, now: datetime) -> None:
+def _conclude(change: Change, after: StoredConfig, now: datetime) -> None:
     wanted = rules.with_defaults(revisions.config_of(change.after))
     found = rules.with_defaults(after.resource.config)
     row = revisions.remember(change.cluster_id, after.resource, now, change=change)
@@ -117,7 +117,7 @@ def _remember_theirs(change: Change, context: StepContext) -> None:
         revisions.unread(change.cluster_id, str(error))
 
 
-async def _get(client: NetworkingConfigAdmin) -> Stored:
+async def _get(client: NetworkingConfigAdmin) -> StoredConfig:
     return await client.get()
 
 

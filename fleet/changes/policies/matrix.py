@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import ROLES, Policy, Source
+from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, Source
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.naming import natural
 from fleet.vocabulary.node_policies import Observed, PolicyReport
@@ -41,7 +41,7 @@ class CellState(Tag):
 class Cell:
     """One policy of one instance."""
 
-    policy: Policy
+    policy: EnvPolicy
     state: CellState
     #: What is wanted; empty: nothing.
     desired: str
@@ -141,9 +141,9 @@ def _state(name: str, desired: str, found: PolicyReport) -> CellState:
     if not desired:
         return CellState.LEFT if _is_left(found) else CellState.FREE
     now, following = found.now.text, found.following.text
-    if env_policies.same(name, desired, now):
-        return CellState.SAME if env_policies.same(name, desired, following) else CellState.DRIFT
-    return CellState.RESTART if env_policies.same(name, desired, following) else CellState.DRIFT
+    if env_policies.is_same_value(name, desired, now):
+        return CellState.SAME if env_policies.is_same_value(name, desired, following) else CellState.DRIFT
+    return CellState.RESTART if env_policies.is_same_value(name, desired, following) else CellState.DRIFT
 
 
 def affected(line: Line, wanted: Mapping[str, str]) -> bool:
@@ -153,7 +153,7 @@ def affected(line: Line, wanted: Mapping[str, str]) -> bool:
         if cell.now is None:
             if text or cell.desired:
                 return True
-        elif text and not env_policies.same(cell.policy.name, text, cell.now):
+        elif text and not env_policies.is_same_value(cell.policy.name, text, cell.now):
             return True
         elif not text and cell.report is not None and _is_left(cell.report):
             return True  # accepted once, and wanted no more

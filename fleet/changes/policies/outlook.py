@@ -17,7 +17,7 @@ from fleet.protocol.recovery import announce, discovery, reconnect_schedule, ser
 from fleet.protocol.recovery.service_config import (
     RFD_VARIABLE,
     UPSTREAM_VARIABLE,
-    Mode,
+    PickHealthyMode,
     ServiceConfig,
     ServiceConfigError,
 )
@@ -62,7 +62,7 @@ class Changing:
 
     def differs(self, name: str) -> bool:
         """Whether a policy of it changes."""
-        return name in self.now and not env_policies.same(name, self.now[name], self.then[name])
+        return name in self.now and not env_policies.is_same_value(name, self.now[name], self.then[name])
 
 
 def outlook(instances: Sequence[Changing], sight: Sight) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _config(values: Mapping[str, str]) -> ServiceConfig | None:
 
 
 def _told(config: ServiceConfig) -> Told:
-    reconnects = config.mode is Mode.RECONNECT
+    reconnects = config.mode is PickHealthyMode.RECONNECT
     # In pick_first agents do not check health, and say so.
     return ("reconnect" if reconnects else "pick_first", reconnects and config.health_check)
 

@@ -14,7 +14,7 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.cli.lazy import LazyGroup
 from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.nodes.shared.options import Decorator, combined
 from fleet.processes import pids
@@ -97,7 +97,7 @@ def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
         "tunnel_v01": member.tunnel_v01,
         "id": member.id,
         "forwards": forwards,
-        "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != Mode.PASS],
+        "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != ForwardMode.PASS],
         "rss_bytes": used.rss if used else None,
         "cpu_seconds": used.cpu if used else None,
         "log": member.log,
@@ -130,7 +130,7 @@ def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Deco
 
 
 def _cut_backend(record: FleetRecord, name: str, *, hold: bool) -> None:
-    faults.cut_backend(record, name, Mode.HOLD if hold else Mode.CUT)
+    faults.cut_backend(record, name, ForwardMode.HOLD if hold else ForwardMode.CUT)
 
 
 def _blackhole(record: FleetRecord, name: str, *, keep_backend: bool) -> None:
@@ -172,7 +172,7 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     with _sentences():
         record = fleet_record.load(home, cluster)
         for name in names:
-            faults.must_be_restartable(record, name)  # all are before any is
+            faults.find_restartable(record, name)  # all are before any is
         for name in names:
             member = faults.restart(fleet_record.load(home, cluster), name, home)
             click.echo(f"{name} runs again (pid {member.pid})")

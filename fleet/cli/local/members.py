@@ -23,5 +23,5 @@ def console_files(record: FleetRecord) -> TLSFiles:
 def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     """Open a channel to an instance, with the files of the fleet's console. Raises UnknownNameError, TLSError."""
     member = record.member(name)
-    tls = console_files(record).towards(member.role)
+    tls = console_files(record).for_role(member.role)
     return channels.open_channel(channels.target_of([parse(member.grpc)]), tls)

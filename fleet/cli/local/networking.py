@@ -21,21 +21,21 @@ from fleet.nodes.shared.addresses import parse, parse_list
 from fleet.nodes.shared.options import Command, combined
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, Resource
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
 from fleet.transport import channels
 from fleet.transport.admin import (
     AdminError,
-    Conflict,
+    RevisionConflict,
     NetworkingConfigAdmin,
-    NotAllowed,
-    Stored,
-    Unreachable,
+    NotAllowedError,
+    StoredConfig,
+    UnreachableError,
 )
-from fleet.transport.retry.aio import Retrying
-from fleet.transport.retry.read_retries import reads
+from fleet.transport.retry.aio import RetryInterceptor
+from fleet.transport.retry.read_retries import policy_by_method
 from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 
-Work = Callable[[NetworkingConfigAdmin], Awaitable[Stored]]
+Work = Callable[[NetworkingConfigAdmin], Awaitable[StoredConfig]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,20 @@ class Auths:
     addresses: tuple[tuple[tuple[str, int], str], ...]
     tls: TLSFiles
 
-    def do(self, work: Work) -> Stored:
+    def do(self, work: Work) -> StoredConfig:
         """Do something through the first auth that answers. Raises AdminError, Failure."""
         return asyncio.run(self._do(work))
 
-    async def _do(self, work: Work) -> Stored:
+    async def _do(self, work: Work) -> StoredConfig:
         for number, (address, role) in enumerate(self.addresses, 1):
             try:
-                target, retrying = channels.target_of([address]), Retrying(reads())
-                tls = self.tls.towards(role)
+                target, retrying = channels.target_of([address]), RetryInterceptor(policy_by_method())
+                tls = self.tls.for_role(role)
                 async with channels.open_channel(target, tls, interceptors=[retrying]) as channel:
                     return await work(NetworkingConfigAdmin(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error
-            except (Unreachable, NotAllowed):
+            except (UnreachableError, NotAllowedError):
                 # An update that was done after all is refused by the next auth as a conflict, so asking on is safe.
                 # A gateway shows auths its own certificate, and with that nobody writes.
                 if number == len(self.addresses):
@@ -162,11 +162,11 @@ def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: b
     pairs = dict(pair(text, "KEY=VALUE") for text in values)
     before = auths.do(_get)
     _must_be_ours(before.resource, confirm=confirm)
-    wanted = rules.changed(before.resource.config, pairs)
+    wanted = rules.set_fields(before.resource.config, pairs)
     rules.check(rules.with_defaults(wanted), rules.with_defaults(before.resource.config))
     try:
         after = auths.do(_update(before, replace(before.resource, config=wanted)))
-    except Conflict as error:
+    except RevisionConflict as error:
         raise Failure(
             f"nothing was written: {error}. Run it again to change the config as it is now"
         ) from error
@@ -193,7 +193,7 @@ def edit_command(auths: Auths, confirm: bool) -> None:
             return
         try:
             after = auths.do(_update(base, edited.resource))
-        except Conflict:
+        except RevisionConflict:
             base, text = _met(auths, base, edited)
             continue
         except AdminError as error:
@@ -203,20 +203,20 @@ def edit_command(auths: Auths, confirm: bool) -> None:
         return
 
 
-def _met(auths: Auths, base: Stored, edited: config_editor.Edited) -> tuple[Stored, str]:
+def _met(auths: Auths, base: StoredConfig, edited: config_editor.Edited) -> tuple[StoredConfig, str]:
     """Somebody else wrote meanwhile: show what, and offer ours on top of theirs."""
     theirs = auths.do(_get)
     lines = ["somebody else changed the config meanwhile; nothing of yours was written. They changed:"]
     changes = _changes(base.resource.config, theirs.resource.config)
     lines += [f"  {line}" for line in changes or ["nothing of the spec"]]
-    config, clashing = rules.rebased(base.resource.config, edited.resource.config, theirs.resource.config)
+    config, clashing = rules.rebase(base.resource.config, edited.resource.config, theirs.resource.config)
     lines += [f"you both changed {field.key}: yours would win" for field in clashing]
     config_editor.ask("\n".join(lines), "Edit theirs with your changes in it?", edited.text)
     wanted = replace(edited.resource, config=config, revision=theirs.resource.revision)
     return theirs, config_editor.HEAD + config_yaml.to_yaml(wanted)
 
 
-def _must_be_ours(resource: Resource, *, confirm: bool) -> None:
+def _must_be_ours(resource: NetworkingResource, *, confirm: bool) -> None:
     if resource.origin == Origin.CONFIG_FILE and not confirm:
         raise Failure(
             "the config comes from the auths' file and comes back when one of them starts: change it there, "
@@ -232,22 +232,22 @@ def reset_command(auths: Auths) -> None:
     click.echo(_told(before.resource.config, auths.do(_reset).resource))
 
 
-async def _get(client: NetworkingConfigAdmin) -> Stored:
+async def _get(client: NetworkingConfigAdmin) -> StoredConfig:
     return await client.get()
 
 
-async def _reset(client: NetworkingConfigAdmin) -> Stored:
+async def _reset(client: NetworkingConfigAdmin) -> StoredConfig:
     return await client.reset()
 
 
-def _update(before: Stored, wanted: Resource) -> Work:
-    async def work(client: NetworkingConfigAdmin) -> Stored:
+def _update(before: StoredConfig, wanted: NetworkingResource) -> Work:
+    async def work(client: NetworkingConfigAdmin) -> StoredConfig:
         return await client.update(before, wanted)
 
     return work
 
 
-def _told(before: NetworkingConfig, after: Resource) -> str:
+def _told(before: NetworkingConfig, after: NetworkingResource) -> str:
     return "\n".join([*_changes(before, after.config), f"written, revision {after.revision}"])
 
 

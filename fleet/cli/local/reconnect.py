@@ -14,7 +14,7 @@ from fleet.cli.home import cluster_option, home_option
 from fleet.cli.local.members import channel_to
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError, FleetRecord
-from fleet.transport.admin import AdminError, Advised, TunnelAdmin
+from fleet.transport.admin import AdminError, ReconnectAdvice, TunnelAdmin
 from fleet.transport.tls import TLSError
 
 
@@ -79,7 +79,7 @@ async def _ask(
     reason: str,
     agents: tuple[str, ...],
     limit: int,
-) -> Advised:
+) -> ReconnectAdvice:
     async with channel_to(record, name) as channel:
         admin = TunnelAdmin(channel)
         if auth is not None:
@@ -87,7 +87,7 @@ async def _ask(
         return await admin.advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
 
 
-def _told(advised: Advised) -> str:
+def _told(advised: ReconnectAdvice) -> str:
     parts = [f"{advised.advised} agents advised"]
     for count, what in (
         (advised.already, "advised before and still there"),

@@ -17,9 +17,9 @@ from fleet.cli.home import home_option
 from fleet.nodes.shared.flags import DURATION, TTL
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.simulation import program as simulation
-from fleet.nodes.simulation.fault_script import Fault, FaultError, Step, parse_fault, parse_script
-from fleet.nodes.simulation.fleet import Shape
-from fleet.nodes.simulation.home_proxies import HOMES, HomesError, deal
+from fleet.nodes.simulation.fault_script import SimulatedFault, SimulatedFaultError, ScriptStep, parse_fault, parse_script
+from fleet.nodes.simulation.fleet import SimulationShape
+from fleet.nodes.simulation.home_proxies import HOMES, HomesError, assign_homes
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def _clear_errors() -> Iterator[None]:
     """What the operator can mend is one line and exit code 2."""
     try:
         yield
-    except (FaultError, HomesError, simulation.SimulationError, OSError) as error:
+    except (SimulatedFaultError, HomesError, simulation.SimulationError, OSError) as error:
         raise Failure(str(error)) from error
 
 
@@ -89,24 +89,24 @@ def simulate(
     if context.invoked_subcommand is not None:
         return
     with _clear_errors():
-        there = simulation.find(home)
+        there = simulation.find_running(home)
         if there is not None:
             raise simulation.SimulationError(
                 f"one runs already (pid {there.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
             )
         steps = parse_script(script.read()) if script is not None else ()
-        made = simulation.Simulation(Shape(**shape), seed=seed, processes=processes)
+        made = simulation.Simulation(SimulationShape(**shape), seed=seed, processes=processes)
         next(
-            deal(made.shape.agents, made.shape.proxies, made.shape.homes)
+            assign_homes(made.shape.agents, made.shape.proxies, made.shape.homes)
         )  # wrong homes: before anything starts
         _run(made, steps, home, as_json=as_json)
 
 
-def _run(made: simulation.Simulation, steps: tuple[Step, ...], home: Path, *, as_json: bool) -> None:
+def _run(made: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool) -> None:
     noted: list[Path] = []
 
     def ready(running: simulation.Simulation) -> None:
-        noted.append(simulation.note(home, running))
+        noted.append(simulation.write_record(home, running))
         auths = ",".join(running.auths)
         if as_json:
             click.echo(json.dumps({"event": "ready", "auths": running.auths, "pids": running.pids}))
@@ -135,9 +135,9 @@ def fault(home: Path, words: tuple[str, ...]) -> None:
     pattern like 'proxy-1*', or all; strand, offline and deaf take a number of agents.
     """
     with _clear_errors():
-        asked: Fault = parse_fault(" ".join(words))
+        asked: SimulatedFault = parse_fault(" ".join(words))
         running = _running(home)
-        click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.tell(running, asked)))}")
+        click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.inject_fault(running, asked)))}")
 
 
 @simulate.command("advice")
@@ -146,7 +146,7 @@ def fault(home: Path, words: tuple[str, ...]) -> None:
 def advice(home: Path, as_json: bool) -> None:
     """Say how many agents of the running simulation were advised to reconnect, by the advice's id."""
     with _clear_errors():
-        said = asyncio.run(simulation.advised(_running(home)))
+        said = asyncio.run(simulation.read_advice(_running(home)))
     if as_json:
         show_json(asdict(said))
         return
@@ -157,9 +157,9 @@ def advice(home: Path, as_json: bool) -> None:
     )
 
 
-def _running(home: Path) -> simulation.Running:
+def _running(home: Path) -> simulation.RunningSimulation:
     """The simulation that runs on `home`. Raises SimulationError."""
-    running = simulation.find(home)
+    running = simulation.find_running(home)
     if running is None:
         raise simulation.SimulationError(
             f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"

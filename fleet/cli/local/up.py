@@ -41,7 +41,7 @@ def _networking_field(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not KEY=VALUE")
-    config.changed(NetworkingConfig(), {key: value})
+    config.set_fields(NetworkingConfig(), {key: value})
     return key, value
 
 
@@ -51,13 +51,13 @@ class _Teller:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
-    def on_progress(self, ready: int, wanted: int) -> None:
+    def on_progress(self, ready: int, total: int) -> None:
         if sys.stderr.isatty():
             click.echo(
-                f"\r\033[Kstarting: {ready} of {wanted} processes are ready", err=True, nl=ready == wanted
+                f"\r\033[Kstarting: {ready} of {total} processes are ready", err=True, nl=ready == total
             )
-        elif ready == wanted:
-            click.echo(f"all {wanted} processes are ready", err=True)
+        elif ready == total:
+            click.echo(f"all {total} processes are ready", err=True)
 
     def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
         if self._as_json:
@@ -82,8 +82,8 @@ class _Teller:
         else:
             click.echo(_sentences(record, seconds))
 
-    def on_exit(self, name: str, how: str, log: Path) -> None:
-        click.echo(f"{name} {how} (log: {log})", err=True)
+    def on_exit(self, name: str, outcome: str, log: Path) -> None:
+        click.echo(f"{name} {outcome} (log: {log})", err=True)
 
     def on_restart(self, name: str) -> None:
         click.echo(f"{name} runs again", err=True)

@@ -28,7 +28,7 @@ from fleet.nodes.local import keys as fleet_keys
 from fleet.nodes.local.plan import SIZES
 from fleet.nodes.local.record import FleetError
 from fleet.processes import children, valkey
-from fleet.processes.supervisor import Child, json_line
+from fleet.processes.supervisor import Child, is_json_ready
 
 #: How long the fleet may take to come up, seconds; a few where measured.
 _FLEET_TIMEOUT = 90.0
@@ -93,13 +93,13 @@ class Command(BaseCommand):
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
             run.await_web()
-            sys.stdout.write(_welcome(account, options, fleet.announced.get("connect", ())))
+            sys.stdout.write(_welcome(account, options, fleet.ready_message.get("connect", ())))
             sys.stdout.flush()
             player = _player(run, options)
 
             def tick() -> None:
                 # A fleet that was started again has other addresses.
-                if not fleet.announced and json_line(fleet):
+                if not fleet.ready_message and is_json_ready(fleet):
                     _watch_fleet(fleet)
                 player.tick(time.monotonic())
 
@@ -122,7 +122,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
         argv += ["--no-faults"]
     # It ends its own processes in order when we die, so it is asked and not killed.
     return run.supervisor.start(
-        "fleet", argv, stage=STAGE_FLEET, ready=json_line, on_parent_death=signal.SIGTERM
+        "fleet", argv, stage=STAGE_FLEET, ready=is_json_ready, on_parent_death=signal.SIGTERM
     )
 
 
@@ -136,7 +136,7 @@ def _keys(run: ConsoleRun) -> dict[str, str]:
 def _watch_fleet(fleet: Child) -> None:
     """Tell the console where the fleet's auths are."""
     try:
-        ensure_default_cluster(fleet.announced["auths"])
+        ensure_default_cluster(fleet.ready_message["auths"])
     finally:
         connection.close()  # we live long and ask seldom
 

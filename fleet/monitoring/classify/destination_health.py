@@ -12,49 +12,49 @@ from dataclasses import replace
 from fleet.monitoring.classify.instances import READY, is_fresh
 from fleet.monitoring.evidence import Timing
 from fleet.protocol.destination.health import (
-    RECOMMENDED,
-    Active,
-    Draining,
+    RECOMMENDED_SETTINGS,
+    ActiveHealth,
+    DrainRequest,
     Health,
-    Probe,
-    Reason,
-    Settings,
-    Signal,
+    ProbeOutcome,
+    HealthReason,
+    HealthSettings,
+    HealthSignal,
 )
-from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import InstanceFacts, ServingStatus
 from fleet.vocabulary.watch import Watch
 
 
-def outcome_of(*, reached: bool, serving: ServingStatus | None, readyz: int | None, said: Said) -> Probe:
+def outcome_of(*, reached: bool, serving: ServingStatus | None, readyz: int | None, said: InstanceStatus) -> ProbeOutcome:
     """Tell how one poll of an instance ended. What it was not asked, or did not answer, is None."""
     if not reached or serving is ServingStatus.NOT_SERVING or readyz not in (None, READY):
-        return Probe.FAILURE
-    return Probe.SUCCESS if said.degraded is None else Probe.DEGRADED
+        return ProbeOutcome.FAILURE
+    return ProbeOutcome.SUCCESS if said.degraded_reason is None else ProbeOutcome.DEGRADED
 
 
 def watched(
     before: Watch,
-    outcome: Probe,
-    said: Said | None,
+    outcome: ProbeOutcome,
+    said: InstanceStatus | None,
     *,
     address: str,
     at: float,
-    settings: Settings = RECOMMENDED,
+    settings: HealthSettings = RECOMMENDED_SETTINGS,
 ) -> Watch:
     """Take in one poll; `said` is None when the instance did not answer: what it said before then stands."""
     if before.address != address:
-        before = Watch(Active(Signal(Health.UNKNOWN, Reason.RESET, at)), address)
-    active = before.active.probed(outcome, at, settings)
+        before = Watch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.RESET, at)), address)
+    active = before.active.after_probe(outcome, at, settings)
     if said is None:
         return replace(before, active=active)
-    return Watch(active, address, said.degraded, _draining(before.draining, said.draining, at))
+    return Watch(active, address, said.degraded_reason, _draining(before.draining, said.draining_reason, at))
 
 
-def _draining(before: Draining | None, reason: str | None, at: float) -> Draining | None:
+def _draining(before: DrainRequest | None, reason: str | None, at: float) -> DrainRequest | None:
     if reason is None:
         return None
-    return before if before is not None and before.reason == reason else Draining(reason, at)
+    return before if before is not None and before.reason == reason else DrainRequest(reason, at)
 
 
 def health_of(facts: InstanceFacts, now: float, timing: Timing) -> Health:
@@ -86,7 +86,7 @@ def health_sentence(facts: InstanceFacts, health: Health) -> str:
     """Say why its destination health is what it is; empty for Healthy and Unknown."""
     watch = facts.watch
     if health is Health.DEGRADED:
-        if watch.says is not None and watch.active.streak_of in (Probe.DEGRADED, None):
+        if watch.says is not None and watch.active.streak_of in (ProbeOutcome.DEGRADED, None):
             return f"{facts.name} says that it is degraded" + (f": {watch.says}." if watch.says else ".")
         return f"{facts.name} is degraded: {watch.active.signal.reason}."
     if health is Health.UNHEALTHY:

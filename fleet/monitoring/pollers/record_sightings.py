@@ -20,7 +20,7 @@ from fleet.monitoring.state.codec import FeedState, Rows, unpack_feed
 from fleet.monitoring.state.roster import fit
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import instance_status
-from fleet.protocol.destination.health import RECOMMENDED, Settings
+from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, HealthSettings
 from fleet.vocabulary.instances import Attempt, InstanceFacts, Poll, part
 from fleet.vocabulary.watch import Watch
 
@@ -45,7 +45,7 @@ class Place:
         return kept, unpack_feed(kept)
 
 
-def record_sightings(place: Place, seen: Seen, health: Settings = RECOMMENDED) -> None:
+def record_sightings(place: Place, seen: Seen, health: HealthSettings = RECOMMENDED_SETTINGS) -> None:
     """Write attempts, answers and tunnels; `health` says how probes are read. Raises RecordLost, StateUnavailable."""
     polls: dict[int, Poll] = {}
     answers: dict[int, Answer] = {}
@@ -75,7 +75,7 @@ def record_sightings(place: Place, seen: Seen, health: Settings = RECOMMENDED) -
             place.writer.write_feed(place.cluster, place.epoch, name, before=before, after=after)
 
 
-def poll_after(facts: InstanceFacts, sighting: Sighting, health: Settings = RECOMMENDED) -> Poll:
+def poll_after(facts: InstanceFacts, sighting: Sighting, health: HealthSettings = RECOMMENDED_SETTINGS) -> Poll:
     """What is kept of an instance after one more attempt; what it did not answer stays as it was."""
     attempt = Attempt(sighting.at, ok=not sighting.error, error=sighting.error)
     poll = replace(
@@ -88,7 +88,7 @@ def poll_after(facts: InstanceFacts, sighting: Sighting, health: Settings = RECO
     return poll
 
 
-def _watch_after(facts: InstanceFacts, sighting: Sighting, settings: Settings) -> Watch:
+def _watch_after(facts: InstanceFacts, sighting: Sighting, settings: HealthSettings) -> Watch:
     """One poll is one probe of the instance as a destination."""
     health, readyz = sighting.answer(HEALTH), sighting.answer(READYZ)
     said = instance_status.joined([answer.said for answer in (health, readyz) if answer is not None])
@@ -96,7 +96,7 @@ def _watch_after(facts: InstanceFacts, sighting: Sighting, settings: Settings) -
         reached=not sighting.error,
         serving=None if health is None else health.serving,
         readyz=None if readyz is None else readyz.code,
-        said=said or instance_status.NOTHING,
+        said=said or instance_status.EMPTY_STATUS,
     )
     return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at, settings=settings)
 

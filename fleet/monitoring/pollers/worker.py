@@ -21,7 +21,7 @@ from fleet.monitoring.state import RecordLost
 from fleet.monitoring.state.codec import unpack_feed
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
-from fleet.protocol.retry.policy import Policy
+from fleet.protocol.retry.policy import RetryPolicy
 from fleet.transport.poll_connections import Connections
 from fleet.transport.retry.read_retries import DEFAULT
 from fleet.transport.tls import TLSFiles
@@ -42,9 +42,9 @@ class Polling:
     fresh_rounds: int = 10
     tls: TLSFiles | None = None
     #: Of reading the lists, within the deadline.
-    retries: Policy = DEFAULT
+    retries: RetryPolicy = DEFAULT
     #: How polls of an instance are read as probes of a destination.
-    destination_health: destination.Settings = destination.RECOMMENDED
+    destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 
 
 class Worker:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from fleet.monitoring.sources import failure
 from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol.destination import instance_status
-from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import Poll, ServingStatus
 
 #: A stub made for each check would ask gRPC for three methods; the request is always the same.
@@ -26,7 +26,7 @@ class HealthAnswer:
     """What it answered."""
 
     serving: ServingStatus
-    said: Said = instance_status.NOTHING
+    said: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnswer:  # noqa: ASYNC109 - it is gRPC's

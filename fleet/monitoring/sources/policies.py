@@ -6,7 +6,7 @@ import grpc.aio
 
 from fleet.monitoring.sources import SourceFailed, asking
 from fleet.monitoring.sources.source import EvidenceSource
-from fleet.protocol.policies.env_policies import BY_NAME, Source, Value
+from fleet.protocol.policies.env_policies import BY_NAME, Source, PolicyValue
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -23,9 +23,9 @@ async def ask_policies(
     try:
         found = {
             one.name: PolicyReport(
-                Value(one.name, one.value, Source(one.source)),
-                Value(one.name, one.next_value, Source(one.next_source)),
-                Value(one.name, one.beneath_value, Source(one.beneath_source))
+                PolicyValue(one.name, one.value, Source(one.source)),
+                PolicyValue(one.name, one.next_value, Source(one.next_source)),
+                PolicyValue(one.name, one.beneath_value, Source(one.beneath_source))
                 if one.beneath_source
                 else None,
             )

@@ -9,7 +9,7 @@ import aiohttp
 from fleet.monitoring.sources import asking
 from fleet.monitoring.sources.source import EvidenceSource, Question
 from fleet.protocol.destination import instance_status
-from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import Poll
 
 
@@ -18,7 +18,7 @@ class Readiness:
     """The HTTP code, and what the instance says of itself in the headers."""
 
     code: int
-    said: Said = instance_status.NOTHING
+    said: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def ask_readyz(question: Question) -> Readiness:

@@ -13,7 +13,7 @@ from redis import Redis
 
 from fleet.monitoring.state.connect import connect, reaching
 from fleet.monitoring.state.keys import Keys
-from fleet.protocol.policies.env_policies import BY_NAME, Source, Value
+from fleet.protocol.policies.env_policies import BY_NAME, Source, PolicyValue
 from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
 
 #: Instances that are asked no more are forgotten with the cluster's whole hash, seconds.
@@ -99,6 +99,6 @@ def unpack(text: bytes | str) -> Observed | None:
         return None
 
 
-def _value(name: str, kept: Any) -> Value:
+def _value(name: str, kept: Any) -> PolicyValue:
     text, source = kept
-    return Value(name, text, Source(source))
+    return PolicyValue(name, text, Source(source))

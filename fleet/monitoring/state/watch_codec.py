@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.protocol.destination.health import Active, Draining, Health, Probe, Reason, Signal
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, ProbeOutcome, HealthReason, HealthSignal
 from fleet.vocabulary.watch import UNWATCHED, Watch
 
-_LETTERS = {Probe.SUCCESS: "S", Probe.DEGRADED: "D", Probe.FAILURE: "F"}
+_LETTERS = {ProbeOutcome.SUCCESS: "S", ProbeOutcome.DEGRADED: "D", ProbeOutcome.FAILURE: "F"}
 _PROBES = {letter: probe for probe, letter in _LETTERS.items()}
 
 
@@ -34,8 +34,8 @@ def unpack_watch(document: dict[str, Any] | None) -> Watch:
         streak, of = document["streak"]
         draining = document["draining"]
         return Watch(
-            Active(
-                signal=Signal(Health(health), Reason[reason], at),
+            ActiveHealth(
+                signal=HealthSignal(Health(health), HealthReason[reason], at),
                 recent=tuple(_PROBES[letter] for letter in document["recent"]),
                 streak=streak,
                 streak_of=None if of is None else _PROBES[of],
@@ -43,7 +43,7 @@ def unpack_watch(document: dict[str, Any] | None) -> Watch:
             ),
             address=document["address"],
             says=document["says"],
-            draining=None if draining is None else Draining(*draining),
+            draining=None if draining is None else DrainRequest(*draining),
         )
     except (KeyError, TypeError, ValueError):
         return UNWATCHED

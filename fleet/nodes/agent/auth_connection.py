@@ -20,9 +20,9 @@ from fleet import __version__
 from fleet.processes import background
 from fleet.protocol.recovery import announce
 from fleet.protocol.recovery.agent_pool import LinearBackoff
-from fleet.protocol.recovery.tracker import Snapshot
+from fleet.protocol.recovery.tracker import TrackerSnapshot
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.events import Policy
+from fleet.transport.pick_healthy.events import ChannelPolicy
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 #: A heartbeat may take this long, seconds; the auth itself answers within one even without its backend.
 _RPC_TIMEOUT = 5.0
 #: News of a new connection or of other tunnels is told this soon, seconds, with as much jitter.
-_SOON = 0.5
+_NEWS_DELAY = 0.5
 _DEREGISTER_WITHIN = 1.0
 
 
@@ -50,34 +50,34 @@ class Heartbeats:
         identity: Identity,
         channel: PickHealthyChannel,
         ttl: float,
-        tracker: Callable[[], Snapshot],
-        answered: Callable[[fleet_pb2.HeartbeatResponse], None],
+        tracker: Callable[[], TrackerSnapshot],
+        on_response: Callable[[fleet_pb2.HeartbeatResponse], None],
     ) -> None:
         self.identity = identity
         self._channel = channel
         self._ttl = ttl
         self._schedule = announce.schedule(ttl, random.random())
         self._tracker = tracker
-        self._answered = answered
+        self._on_response = on_response
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         # The heartbeats go over another connection than the last one did.
-        self._moved = asyncio.Event()
+        self._channel_changed = asyncio.Event()
         self._connection = channel.connection
-        self._failing = False
+        self._is_failing = False
         # Set while no heartbeat is on its way.
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         # An answer that did not come yet does not mean that nothing was written.
-        self._attempted = False
+        self._has_attempted = False
         #: The auth that wrote the last heartbeat; empty before the first.
-        self.written_by = ""
+        self.last_auth_id = ""
         #: Revision of the networking config that it runs with.
         self.networking_revision = ""
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> ChannelPolicy | None:
         """What its connection runs with; None while nobody told it."""
         return self._channel.policy
 
@@ -90,59 +90,59 @@ class Heartbeats:
     def auth_id(self) -> str:
         """The auth of its connection, as that auth said; else the one that wrote the last heartbeat."""
         policy = self.policy
-        return self.written_by if policy is None or not policy.auth_id else policy.auth_id
+        return self.last_auth_id if policy is None or not policy.auth_id else policy.auth_id
 
     @property
     def interval(self) -> float:
         """Between heartbeats when nothing happens, seconds."""
         return self._schedule.interval
 
-    async def beat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
+    async def heartbeat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
         """Heartbeat once over another channel, beside those over its own. Raises AioRpcError."""
-        self._attempted = True
+        self._has_attempted = True
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
         stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
-        answer: fleet_pb2.HeartbeatResponse = await stub.Heartbeat(request, timeout=self._rpc_timeout)
-        return answer
+        response: fleet_pb2.HeartbeatResponse = await stub.Heartbeat(request, timeout=self._rpc_timeout)
+        return response
 
-    def go_over(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
+    def switch_channel(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
         """Heartbeat over another channel from now on, to an auth that took one; answers the channel it leaves."""
-        left, self._channel = self._channel, channel
+        old_channel, self._channel = self._channel, channel
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._connection = channel.connection
-        self.written_by = auth_id
-        self._moved.set()
-        self.news()
-        return left
+        self.last_auth_id = auth_id
+        self._channel_changed.set()
+        self.heartbeat_soon()
+        return old_channel
 
-    async def quiet(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until the heartbeat that is on its way now, if there is one, has ended."""
-        await self._quiet.wait()
+        await self._idle.wait()
 
-    def news(self) -> None:
+    def heartbeat_soon(self) -> None:
         """Something it reports has changed: heartbeat soon."""
-        self._news.set()
+        self._wakeup.set()
 
     def connection_changed(self) -> None:
         """The channel has another connection, or another policy: its auth is to be told of us soon."""
         if self._channel.connection != self._connection:
             self._connection = self._channel.connection
-            self._moved.set()
-        self.news()
+            self._channel_changed.set()
+        self.heartbeat_soon()
 
     async def run(self) -> None:
         """Heartbeat for ever."""
         self._channel.connect()
         # The first one should say what it runs with.
-        await background.wait_for(self._channel.asked, _RPC_TIMEOUT)
-        self._news.clear()
+        await background.wait_for(self._channel.config_response_event, _RPC_TIMEOUT)
+        self._wakeup.clear()
         while True:
-            self._moved.clear()
+            self._channel_changed.clear()
             await self._wait(await self._heartbeat())
 
     async def deregister(self) -> None:
         """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
-        if not self._attempted:
+        if not self._has_attempted:
             return
         request = fleet_pb2.DeregisterRequest(agent_id=self.identity.id)
         with contextlib.suppress(grpc.aio.AioRpcError):
@@ -152,38 +152,38 @@ class Heartbeats:
         """Wait for the next heartbeat; news shorten it, but the pause after a failure only if it moved."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await (self._moved if self._failing else self._news).wait()
+                await (self._channel_changed if self._is_failing else self._wakeup).wait()
                 # More of them may come at once.
-                await asyncio.sleep(_SOON * (1 + random.random()))
-        self._news.clear()
+                await asyncio.sleep(_NEWS_DELAY * (1 + random.random()))
+        self._wakeup.clear()
 
     async def _heartbeat(self) -> float:
         """Heartbeat once and return how long to wait for the next, seconds."""
         channel, stub = self._channel, self._stub
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
-        self._attempted = True
-        self._quiet.clear()
+        self._has_attempted = True
+        self._idle.clear()
         try:
-            answer = await stub.Heartbeat(request, timeout=self._rpc_timeout)
+            response = await stub.Heartbeat(request, timeout=self._rpc_timeout)
         except grpc.aio.AioRpcError as error:
             if channel is not self._channel:
                 return 0.0  # another auth took one meanwhile: the failure of the old one is no news
-            if not self._failing:
+            if not self._is_failing:
                 log.warning(
                     "heartbeat.failed: %s: %s: %s", self.identity.name, error.code().name, error.details()
                 )
-            self._failing = True
+            self._is_failing = True
             return max(self._backoff.next(time.monotonic(), random.random()), 0.25)
         finally:
-            self._quiet.set()
+            self._idle.set()
         if channel is not self._channel:
             return 0.0
-        if self._failing:
+        if self._is_failing:
             log.info("heartbeat.recovered: %s", self.identity.name)
-        self._failing = False
+        self._is_failing = False
         self._backoff.reset()
-        self.written_by = answer.auth_id
-        self._answered(answer)
+        self.last_auth_id = response.auth_id
+        self._on_response(response)
         return self._schedule.interval
 
     @property
@@ -201,10 +201,10 @@ class Heartbeats:
             networking_revision=self.networking_revision,
             tracker=fleet_pb2.TrackerSummary(
                 desired_count=snapshot.connection_count,
-                claimed=snapshot.claimed,
-                tracked=len(snapshot.tracked),
+                claimed=snapshot.claimed_proxies,
+                tracked=len(snapshot.tracked_proxies),
                 ttl_seen_ms=int(snapshot.ttl_seen * 1000),
-                wanted=snapshot.wanted,
+                wanted=snapshot.desired_tunnel_count,
             ),
         )
         if policy is not None:

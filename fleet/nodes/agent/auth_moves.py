@@ -18,11 +18,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes.agent.auth_connection import Heartbeats
 from fleet.nodes.agent.metrics import AgentMetrics
-from fleet.nodes.shared.auth_advisory import OUTCOMES, reply_word
+from fleet.nodes.shared.auth_advisory import OUTCOMES, outcome_of
 from fleet.processes import background
 from fleet.protocol.destination import instance_status
 from fleet.protocol.recovery import auth_move
-from fleet.protocol.recovery.auth_move import Outcome, Trial
+from fleet.protocol.recovery.auth_move import AuthMoveOutcome, Trial
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.tls import TLSError
 from fleet.wire import fleet_pb2
@@ -54,30 +54,30 @@ class AuthMoves:
         self._open_channel = open_channel
         self._addresses = addresses
         self._metrics = metrics
-        self._moving: asyncio.Task[None] | None = None
+        self._move_task: asyncio.Task[None] | None = None
         #: Who is to hear what came of the present move: the id of the advice, and the way back.
-        self._waiting: list[tuple[str, Reply]] = []
+        self._pending_replies: list[tuple[str, Reply]] = []
         #: Channels that were left.
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing_tasks: set[asyncio.Task[None]] = set()
         # A drained auth repeats its advice in every answer: after a move in vain, not before this, monotonic.
-        self._rests_until = 0.0
+        self._paused_until = 0.0
 
     def advise(self, advisory: fleet_pb2.AuthReconnectAdvisory, reply: Reply | None = None) -> None:
         """Follow advice, unless a move is under way: then `reply` hears of that one."""
         if reply is not None:
-            self._waiting.append((advisory.advisory_id, reply))
-        elif time.monotonic() < self._rests_until:
+            self._pending_replies.append((advisory.advisory_id, reply))
+        elif time.monotonic() < self._paused_until:
             return
-        if self._moving is None:
-            self._moving = asyncio.create_task(self._follow(advisory), name="move to another auth")
-            self._moving.add_done_callback(self._ended)
+        if self._move_task is None:
+            self._move_task = asyncio.create_task(self._follow(advisory), name="move to another auth")
+            self._move_task.add_done_callback(self._on_move_end)
 
     async def close(self) -> None:
         """End a move that is under way, and the connections that were left."""
-        await background.stop([*self._leaving, *([] if self._moving is None else [self._moving])])
+        await background.stop([*self._closing_tasks, *([] if self._move_task is None else [self._move_task])])
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._moving = None
+    def _on_move_end(self, task: asyncio.Task[None]) -> None:
+        self._move_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("auth.move_failed: %s ended by a fault of ours", self._name, exc_info=error)
 
@@ -87,55 +87,55 @@ class AuthMoves:
 
     async def _follow(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> None:
         reply = await self._move(advisory)
-        self._metrics.auth_moves.labels(reply_word(reply)).inc()
+        self._metrics.auth_moves.labels(outcome_of(reply)).inc()
         log.info(
             "auth.%s: %s: auth %s: %s",
-            reply_word(reply),
+            outcome_of(reply),
             self._name,
             reply.auth_id or "unknown",
             reply.reason or advisory.reason,
         )
-        waiting, self._waiting = self._waiting, []
-        for advisory_id, send in waiting:
+        pending_replies, self._pending_replies = self._pending_replies, []
+        for advisory_id, send in pending_replies:
             # Whoever asked looks at what became of the agent, too: a tunnel that is gone needs no answer.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                await send(_addressed(reply, advisory_id))
+                await send(_copy_for(reply, advisory_id))
 
     async def _move(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AuthAdvisoryReply:
         """Try auths until one takes a heartbeat, and go over to it."""
-        connected_to = self._heartbeats.auth_id
-        if auth_move.is_elsewhere(connected_to, advisory.leave_auth_id):
-            return _reply(Outcome.ELSEWHERE, connected_to)
-        leave = advisory.leave_auth_id or connected_to
+        current_auth_id = self._heartbeats.auth_id
+        if auth_move.is_on_another_auth(current_auth_id, advisory.leave_auth_id):
+            return _reply(AuthMoveOutcome.ELSEWHERE, current_auth_id)
+        leave = advisory.leave_auth_id or current_auth_id
         problems: list[str] = []
-        while auth_move.is_worth_another(problems, self._addresses):
+        while auth_move.should_try_again(problems, self._addresses):
             try:
                 channel = self._open_channel()
             except TLSError as error:  # the files were replaced, and cannot be read now
                 problems.append(str(error))
                 break
-            taken = False
+            is_moved = False
             try:
-                trial = await self._try(channel, leave)
-                problem = auth_move.why_unfit(trial, leave)
+                trial = await self._try_auth(channel, leave)
+                problem = auth_move.unfit_reason(trial, leave)
                 if not problem:
-                    self._leave(self._heartbeats.go_over(channel, trial.auth_id))
-                    taken = True
-                    return _reply(Outcome.MOVED, trial.auth_id)
+                    self._close_later(self._heartbeats.switch_channel(channel, trial.auth_id))
+                    is_moved = True
+                    return _reply(AuthMoveOutcome.MOVED, trial.auth_id)
                 problems.append(problem)
             finally:
-                if not taken:
+                if not is_moved:
                     await channel.close()
-        self._rests_until = time.monotonic() + self._heartbeats.interval
-        return _reply(Outcome.STAYS, connected_to, auth_move.stay_reason(problems))
+        self._paused_until = time.monotonic() + self._heartbeats.interval
+        return _reply(AuthMoveOutcome.STAYS, current_auth_id, auth_move.stay_reason(problems))
 
-    async def _try(self, channel: PickHealthyChannel, leave: str) -> Trial:
+    async def _try_auth(self, channel: PickHealthyChannel, leave: str) -> Trial:
         """Connect, look at who is there, and have a heartbeat taken if it is another auth that takes agents."""
         try:
             async with asyncio.timeout(_CONNECT_WITHIN):
                 channel.connect()
                 # The policy first: with it READY means healthy, where agents are to look at health.
-                await channel.asked.wait()
+                await channel.config_response_event.wait()
                 await channel.channel_ready()
         except TimeoutError:
             return Trial(problem="no auth that is healthy answered in time")
@@ -145,24 +145,24 @@ class AuthMoves:
         try:
             if await _is_draining(channel):
                 return Trial(auth_id, draining=True)
-            answer = await self._heartbeats.beat_over(channel)
+            response = await self._heartbeats.heartbeat_over(channel)
         except grpc.aio.AioRpcError as error:
-            why = error.details() or error.code().name
-            return Trial(auth_id, problem=f"auth {auth_id or 'there'} did not take a heartbeat: {why}")
-        draining = answer.HasField("auth_reconnect_advisory")
-        return Trial(answer.auth_id, draining=draining)
+            details = error.details() or error.code().name
+            return Trial(auth_id, problem=f"auth {auth_id or 'there'} did not take a heartbeat: {details}")
+        draining = response.HasField("auth_reconnect_advisory")
+        return Trial(response.auth_id, draining=draining)
 
-    def _leave(self, channel: PickHealthyChannel) -> None:
-        leaving = asyncio.create_task(self._end(channel), name="an auth connection that was left")
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+    def _close_later(self, channel: PickHealthyChannel) -> None:
+        task = asyncio.create_task(self._close_when_idle(channel), name="an auth connection that was left")
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
 
-    async def _end(self, channel: PickHealthyChannel) -> None:
+    async def _close_when_idle(self, channel: PickHealthyChannel) -> None:
         """Close a channel that was left, once the heartbeat that may be on its way over it has ended."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_WITHIN):
-                    await self._heartbeats.quiet()
+                    await self._heartbeats.wait_until_idle()
         finally:
             await channel.close()
 
@@ -179,12 +179,12 @@ async def _is_draining(channel: PickHealthyChannel) -> bool:
     return any(key == instance_status.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
 
 
-def _reply(outcome: Outcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
+def _reply(outcome: AuthMoveOutcome, auth_id: str, reason: str = "") -> fleet_pb2.AuthAdvisoryReply:
     return fleet_pb2.AuthAdvisoryReply(outcome=OUTCOMES[outcome], auth_id=auth_id, reason=reason)
 
 
-def _addressed(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:
-    addressed = fleet_pb2.AuthAdvisoryReply()
-    addressed.CopyFrom(reply)
-    addressed.advisory_id = advisory_id
-    return addressed
+def _copy_for(reply: fleet_pb2.AuthAdvisoryReply, advisory_id: str) -> fleet_pb2.AuthAdvisoryReply:
+    advisory_reply = fleet_pb2.AuthAdvisoryReply()
+    advisory_reply.CopyFrom(reply)
+    advisory_reply.advisory_id = advisory_id
+    return advisory_reply

@@ -18,7 +18,7 @@ class AgentMetrics:
         self.dials = Counter(
             "refloat_agent_dials", "Dials of tunnels, by outcome", ["outcome"], registry=registry
         )
-        self.closed = Counter(
+        self.closed_tunnels = Counter(
             "refloat_agent_tunnels_closed", "Tunnels that ended, by reason", ["reason"], registry=registry
         )
         self.advisories = Counter(
@@ -47,22 +47,22 @@ class AgentMetrics:
         self.discovery_bytes = Counter(
             "refloat_agent_discovery_bytes", "Bytes of discovery messages received", registry=registry
         )
-        self.refused = Counter(
+        self.refused_messages = Counter(
             "refloat_agent_refused", "Messages that could not be used, by kind", ["kind"], registry=registry
         )
 
 
-class AuthPlaces(Collector):
+class AgentAuthCollector(Collector):
     """How many agents heartbeat to which auth, and in which mode their auth connections run."""
 
-    def __init__(self, name: str, places: Callable[[], Iterable[tuple[str, str]]]) -> None:
+    def __init__(self, name: str, auths_and_modes: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """`places` tells auth and mode of each agent, empty where it knows none, when somebody looks."""
         self._name = name
-        self._places = places
+        self._auths_and_modes = auths_and_modes
 
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(self._name, "Agents by auth and mode", labels=["auth", "mode"])
-        for place, agents in sorted(Tally(self._places()).items()):
+        for place, agents in sorted(Tally(self._auths_and_modes()).items()):
             family.add_metric(place, agents)
         yield family

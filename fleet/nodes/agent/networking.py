@@ -29,29 +29,29 @@ class AgentNetworking:
         name: str,
         overrides: Overrides,
         metrics: AgentMetrics,
-        changed: Callable[[TunnelSettings], None],
-        ask: Callable[[], None],
+        on_settings_change: Callable[[TunnelSettings], None],
+        request_config: Callable[[], None],
     ) -> None:
         """Begin with what flags say. `changed` hears of other settings, `ask` is to fetch the config soon."""
         self._name = name
         self._overrides = overrides
         self._metrics = metrics
-        self._changed = changed
-        self._ask = ask
-        self._refused: set[str] = set()
+        self._on_settings_change = on_settings_change
+        self._request_config = request_config
+        self._refused_sources: set[str] = set()
         #: Of the config it runs with; empty before it was told one that it can use.
         self.revision = ""
         self.settings = tunnel_settings.settings(overrides, None)
 
-    def take(self, message: Message, source: str) -> None:
+    def apply(self, message: Message, source: str) -> None:
         """Follow a config that an auth told."""
         try:
             config = rules.with_defaults(networking_config.read(message).config)
             rules.check(config)
         except NetworkingConfigError as error:
-            self._metrics.refused.labels("networking-config").inc()
-            if source not in self._refused:
-                self._refused.add(source)
+            self._metrics.refused_messages.labels("networking-config").inc()
+            if source not in self._refused_sources:
+                self._refused_sources.add(source)
                 log.warning(
                     "networking-config.refused: %s: of auth %s, revision %s: %s",
                     self._name,
@@ -65,10 +65,10 @@ class AgentNetworking:
         if settings != self.settings:
             self.settings = settings
             log.info("networking-config.changed: %s: revision %s", self._name, self.revision)
-            self._changed(settings)
+            self._on_settings_change(settings)
 
-    def news(self, revision: str, spread: float) -> None:
+    def on_news(self, revision: str, spread: float) -> None:
         """A proxy says which revision is stored: if it is another, ask within `spread` seconds, not all at once."""
         if revision and revision != self.revision:
             delay = random.random() * min(spread, _LONGEST_SPREAD)
-            asyncio.get_running_loop().call_later(delay, self._ask)
+            asyncio.get_running_loop().call_later(delay, self._request_config)

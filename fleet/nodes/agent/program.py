@@ -19,7 +19,7 @@ from fleet.nodes.agent import site as agent_site
 from fleet.nodes.agent import status as agent_status
 from fleet.nodes.agent.auth_connection import Heartbeats, Identity
 from fleet.nodes.agent.auth_moves import AuthMoves
-from fleet.nodes.agent.metrics import AgentMetrics, AuthPlaces
+from fleet.nodes.agent.metrics import AgentMetrics, AgentAuthCollector
 from fleet.nodes.agent.networking import AgentNetworking
 from fleet.nodes.agent.proxy_choice import ProxyChoice
 from fleet.nodes.agent.services import AgentServices, Services
@@ -28,21 +28,21 @@ from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
 from fleet.nodes.shared.name_options import CLUSTER_NAME
-from fleet.nodes.shared.tunnel_counts import Place, TunnelPlaces
+from fleet.nodes.shared.tunnel_counts import TunnelCounts, TunnelCountCollector
 from fleet.processes import background
 from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
 from fleet.protocol.recovery.address_order import AddressOrder
 from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff
-from fleet.protocol.recovery.tracker import Snapshot, Tracker
+from fleet.protocol.recovery.tracker import TrackerSnapshot, Tracker
 from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer
 from fleet.transport.pick_healthy import channel_factory
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
-from fleet.transport.retry.aio import Retrying
-from fleet.transport.retry.read_retries import REPORTS, reads
+from fleet.transport.retry.aio import RetryInterceptor
+from fleet.transport.retry.read_retries import REPORTS, policy_by_method
 from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 from fleet.wire import fleet_pb2
 
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 Addresses = tuple[tuple[str, int], ...]
 
 #: Agents of one process start over this long, seconds for each thousand: a herd of our own making helps nobody.
-_START_OVER = 2.0
+_START_SPREAD = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class AgentFlags:
     #: The pause between dials grows by this to eight times it, seconds.
     redial_step: float = 1.0
     #: When the auth connection is left and tried anew.
-    balancer: pick_healthy.Settings = pick_healthy.DEFAULTS
+    balancer: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
     #: Between pings of the auth connection, seconds; None is as the flags say for tunnels.
     auth_keep_alive_interval: float | None = None
@@ -81,7 +81,7 @@ class AgentFlags:
     #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
     drain: float | None = None
     #: The version of TCP over gRPC that its tunnels speak.
-    tunnel_wire: Wire = Wire.V0_2
+    tunnel_wire: WireVersion = WireVersion.V0_2
 
     @property
     def dead_peer(self) -> DeadPeer:
@@ -98,25 +98,25 @@ class Agent:
         """Make it. Raises StartError."""
         self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
         self._flags = flags
-        self.networking = AgentNetworking(name, flags.overrides, metrics, self._follow, self._ask)
+        self.networking = AgentNetworking(name, flags.overrides, metrics, self._apply_settings, self._request_config)
         settings = self.networking.settings
         self._tracker = Tracker(flags.cluster, settings.connections)
         self._auth_order = AddressOrder(flags.auth)
         try:
             channel = self._open_auth_channel(metrics)
         except (ValueError, TLSError) as error:
-            raise lifecycle.StartError(str(error)) from None
+            raise lifecycle.NodeStartError(str(error)) from None
         try:
             self._services = AgentServices(self.identity, flags.services, self.status)
         except ValueError as error:
-            raise lifecycle.StartError(f"--service of {name}: {error}") from None
+            raise lifecycle.NodeStartError(f"--service of {name}: {error}") from None
         self.heartbeats = Heartbeats(
-            self.identity, channel, flags.announce_ttl, self.snapshot, self._answered
+            self.identity, channel, flags.announce_ttl, self.snapshot, self._on_heartbeat_response
         )
         self.auth_moves = AuthMoves(
-            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._reached_at), metrics
+            self.heartbeats, lambda: self._open_auth_channel(metrics), len(self._dial_addresses), metrics
         )
-        self._choice = ProxyChoice(flags.proxy, time.monotonic())
+        self._proxy_choice = ProxyChoice(flags.proxy, time.monotonic())
         self.tunnels = AgentTunnels(
             self.identity,
             AgentPool(self._tracker, LinearBackoff(flags.redial_step, 8 * flags.redial_step)),
@@ -124,10 +124,10 @@ class Agent:
             self._open_tunnel_channel,
             self._services,
             metrics,
-            self.heartbeats.news,
-            self.networking.news,
+            self.heartbeats.heartbeat_soon,
+            self.networking.on_news,
             flags.drain,
-            lambda answered: self._choice.dialled(time.monotonic(), answered=answered),
+            lambda has_response: self._proxy_choice.record_dial(time.monotonic(), has_response=has_response),
             self.auth_moves.advise,
             flags.tunnel_wire,
         )
@@ -136,9 +136,9 @@ class Agent:
     @property
     def auth_id(self) -> str:
         """The auth that wrote the last heartbeat; empty before the first."""
-        return self.heartbeats.written_by
+        return self.heartbeats.last_auth_id
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TrackerSnapshot:
         """What its tracker knows now."""
         return self._tracker.snapshot(time.monotonic())
 
@@ -157,8 +157,8 @@ class Agent:
     def start(self, delay: float) -> None:
         """Begin after `delay` seconds."""
         self._tasks = [
-            asyncio.create_task(_later(delay, work), name=f"{self.identity.name}: {what}")
-            for what, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
+            asyncio.create_task(_start_later(delay, work), name=f"{self.identity.name}: {task_name}")
+            for task_name, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
         ]
 
     async def restart(self, delay: float) -> None:
@@ -173,7 +173,7 @@ class Agent:
         await self.heartbeats.deregister()
         await self.heartbeats.channel.close()
 
-    def failed(self) -> BaseException | None:
+    def find_failure(self) -> BaseException | None:
         """What ended a task of its that should run for ever; None when all is well."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
@@ -185,7 +185,7 @@ class Agent:
         await self.tunnels.close()
 
     @property
-    def _reached_at(self) -> Addresses:
+    def _dial_addresses(self) -> Addresses:
         """Where connections to auths are dialled."""
         return self._flags.proxy if self._flags.auth_via_proxy else self._flags.auth
 
@@ -195,18 +195,18 @@ class Agent:
         common: dict[str, Any] = {
             "name": f"auth connection of {self.identity.name}",
             "changed": lambda: self._auth_connection_changed(channel),
-            "left": lambda why: metrics.auth_failovers.labels(why).inc(),
-            "refused": metrics.refused.labels("service-config").inc,
-            "interceptors": [Retrying(reads(methods=REPORTS))],
+            "left": lambda reason: metrics.auth_failovers.labels(reason).inc(),
+            "refused": metrics.refused_messages.labels("service-config").inc,
+            "interceptors": [RetryInterceptor(policy_by_method(methods=REPORTS))],
         }
         if flags.auth_via_proxy:
             channel: PickHealthyChannel = TunnelledChannel(
-                self._reached_at, flags.tls, flags.dead_peer, flags.balancer, **common
+                self._dial_addresses, flags.tls, flags.dead_peer, flags.balancer, **common
             )
         else:
-            tls = flags.tls.towards("auth")
+            tls = flags.tls.for_role("auth")
             channel = channel_factory.open_channel(
-                self._reached_at, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
+                self._dial_addresses, tls, flags.dead_peer, flags.balancer, order=self._auth_order, **common
             )
         return channel
 
@@ -215,28 +215,28 @@ class Agent:
         if channel is self.heartbeats.channel:
             self.heartbeats.connection_changed()
 
-    def _answered(self, answer: fleet_pb2.HeartbeatResponse) -> None:
-        if answer.HasField("auth_reconnect_advisory"):
-            self.auth_moves.advise(answer.auth_reconnect_advisory)
-        if answer.HasField("networking_config"):
-            self.networking.take(answer.networking_config, answer.auth_id)
+    def _on_heartbeat_response(self, response: fleet_pb2.HeartbeatResponse) -> None:
+        if response.HasField("auth_reconnect_advisory"):
+            self.auth_moves.advise(response.auth_reconnect_advisory)
+        if response.HasField("networking_config"):
+            self.networking.apply(response.networking_config, response.auth_id)
             if self.heartbeats.networking_revision != self.networking.revision:
                 self.heartbeats.networking_revision = self.networking.revision
-                self.heartbeats.news()  # so that it can be seen who follows
+                self.heartbeats.heartbeat_soon()  # so that it can be seen who follows
 
-    def _follow(self, settings: TunnelSettings) -> None:
-        self.tunnels.follow(settings, time.monotonic())
+    def _apply_settings(self, settings: TunnelSettings) -> None:
+        self.tunnels.apply_settings(settings, time.monotonic())
 
-    def _ask(self) -> None:
-        self.heartbeats.news()
+    def _request_config(self) -> None:
+        self.heartbeats.heartbeat_soon()
 
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
         # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
-        target = channels.target_of((self._choice.pick(time.monotonic(), random.random()),))
-        return channels.open_channel(target, self._flags.tls.towards("proxy"), more=channels.still_options())
+        target = channels.target_of((self._proxy_choice.pick(time.monotonic(), random.random()),))
+        return channels.open_channel(target, self._flags.tls.for_role("proxy"), extra_options=channels.fixed_window_options())
 
 
-async def _later(delay: float, work: Any) -> None:
+async def _start_later(delay: float, work: Any) -> None:
     await asyncio.sleep(delay)
     await work()
 
@@ -252,13 +252,13 @@ class AgentGroup:
         self.agents: Sequence[Agent] = [
             Agent(f"{flags.name_prefix}-{number}", flags, metrics) for number in numbers
         ]
-        self.registry.register(TunnelPlaces("refloat_agent_tunnels", self._places))
-        self.registry.register(AuthPlaces("refloat_agent_auths", self._auths))
+        self.registry.register(TunnelCountCollector("refloat_agent_tunnels", self._tunnel_counts))
+        self.registry.register(AgentAuthCollector("refloat_agent_auths", self._auths_and_modes))
         self._clock: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin, spread over a moment when there are many."""
-        spread = len(self.agents) / 1000 * _START_OVER
+        spread = len(self.agents) / 1000 * _START_SPREAD
         for agent in self.agents:
             agent.start(random.random() * spread)
         self._clock = background.start(self._run_clock(), name="agents' clock")
@@ -269,14 +269,14 @@ class AgentGroup:
             self._clock.cancel()
         await asyncio.gather(*(agent.stop() for agent in self.agents))
 
-    def _auths(self) -> list[tuple[str, str]]:
+    def _auths_and_modes(self) -> list[tuple[str, str]]:
         policies = [(agent.auth_id, agent.heartbeats.policy) for agent in self.agents]
         return [(auth_id, "" if policy is None else policy.mode) for auth_id, policy in policies]
 
-    def _places(self) -> Iterator[Place]:
+    def _tunnel_counts(self) -> Iterator[TunnelCounts]:
         for agent in self.agents:
             snapshot = agent.snapshot()
-            yield snapshot.wanted, len(snapshot.claimed)
+            yield snapshot.desired_tunnel_count, len(snapshot.claimed_proxies)
 
     async def _run_clock(self) -> None:
         while True:
@@ -286,7 +286,7 @@ class AgentGroup:
             now = time.monotonic()
             for agent in self.agents:
                 agent.tunnels.sweep(now, tick)
-                error = agent.failed()
+                error = agent.find_failure()
                 if error is not None:
                     log.error(
                         "agent.failed: %s ended by a fault of ours", agent.identity.name, exc_info=error
@@ -297,14 +297,14 @@ class AgentGroup:
 async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     """Run agents until told to end. Raises StartError."""
     registry = CollectorRegistry()
-    async with agent_site.serving(registry, diag) as where:
-        group = AgentGroup(replace(flags, services=agent_services.at_diag(flags.services, where)), registry)
+    async with agent_site.serve(registry, diag) as diag_address:
+        group = AgentGroup(replace(flags, services=agent_services.with_diag_address(flags.services, diag_address)), registry)
         group.start()
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
             facts = {"id": first.id, "name": first.name, "last": last.name, "count": len(group.agents)}
-            lifecycle.announce(role="agent", **facts, **({"diag": where} if where else {}))
-            await lifecycle.until_told_to_end()
+            lifecycle.announce(role="agent", **facts, **({"diag": diag_address} if diag_address else {}))
+            await lifecycle.wait_for_stop_signal()
         finally:
             await group.stop()
 
@@ -394,8 +394,8 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 )
 @click.option(
     "--tunnel-wire",
-    type=click.Choice([wire.value for wire in Wire]),
-    default=Wire.V0_2.value,
+    type=click.Choice([wire.value for wire in WireVersion]),
+    default=WireVersion.V0_2.value,
     show_default=True,
     help="Version of TCP over gRPC that tunnels speak. 0.1 needs the --tunnel-v01-listen of proxies at --proxy.",
 )
@@ -424,13 +424,13 @@ def command(
     tls_auth_name: str,
     services: Services,
     tunnel_wire: str,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")
     agent_services.check_unique_flags(services)
-    if auth_via == "proxy" and tunnel_wire == Wire.V0_1.value:
+    if auth_via == "proxy" and tunnel_wire == WireVersion.V0_1.value:
         raise click.UsageError(
             "--auth-via proxy needs --tunnel-wire 0.2: agents find auths through version 0.2 only"
         )
@@ -450,14 +450,14 @@ def command(
         auth=auth or (),
         auth_via_proxy=auth_via == "proxy",
         services=services,
-        tunnel_wire=Wire(tunnel_wire),
+        tunnel_wire=WireVersion(tunnel_wire),
         overrides=overrides,
         tls=replace(tls, auth_name=tls_auth_name),
-        balancer=pick_healthy.Settings(
+        balancer=pick_healthy.BalancerSettings(
             first_wait=None if upstream_reconnect_wait else reconnect_wait,
             drain_timeout=auth_drain_timeout,
             reconnect_every=auth_reconnect_every,
         ),
-        **given,
+        **options,
     )
     lifecycle.run(lambda: lifecycle.on_loop(serve(flags, diag_listen)))

@@ -10,16 +10,16 @@ import click
 
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.nodes.shared.options import Parsed
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import STATUS, ServiceNameError
 from fleet.protocol.tunnel.messages import Target, TunnelError
-from fleet.transport.tunnel.handlers import Serve, Taken, dial
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.stream import TunnelStream
 
-_POLICY = Policy()
+_POLICY = SessionPolicy()
 
 #: In the place of host:port: the diag port of the agents' own process, which is known only once it listens.
 DIAG = "{diag}"
@@ -47,10 +47,10 @@ def check_unique(services: Services) -> Services:
     return services
 
 
-def at_diag(services: Services, diag: str) -> Services:
+def with_diag_address(services: Services, diag: str) -> Services:
     """Services with the diag port's host:port where they ask for it. Raises StartError when there is none."""
     if not diag and any(address == DIAG for _, address in services):
-        raise StartError(f"a --service at {DIAG} needs --diag-listen")
+        raise NodeStartError(f"a --service at {DIAG} needs --diag-listen")
     return tuple((name, diag if address == DIAG else address) for name, address in services)
 
 
@@ -96,20 +96,20 @@ class AgentServices:
         """The services, without its status."""
         return tuple(sorted(self._addresses))
 
-    async def take(self, target: Target) -> Taken:
+    async def accept_session(self, target: Target) -> AcceptedSession:
         """Take a session by connecting to its service. Raises TunnelError with a sentence for the user."""
         service, agent_id = agent_services.split(target)
         if agent_id != self._identity.id or target.type:
             raise TunnelError(f"{target} is not of agent {self._identity.name}")
         if service == STATUS:
-            return Serve(self._tell_status)
+            return FunctionSession(self._send_status)
         address = self._addresses.get(service)
         if address is None:
-            exposed = ", ".join(self.names) or "none"
+            service_names = ", ".join(self.names) or "none"
             raise TunnelError(
-                f"agent {self._identity.name} exposes no service {service!r} (it exposes: {exposed})"
+                f"agent {self._identity.name} exposes no service {service!r} (it exposes: {service_names})"
             )
         return await dial(*address, _POLICY)
 
-    async def _tell_status(self, stream: TunnelStream) -> None:
+    async def _send_status(self, stream: TunnelStream) -> None:
         await stream.write(json.dumps(self._status()).encode())

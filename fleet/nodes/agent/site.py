@@ -21,17 +21,17 @@ _LONGEST = 16_384
 
 
 @asynccontextmanager
-async def serving(registry: CollectorRegistry, listen: tuple[str, int] | None) -> AsyncIterator[str]:
+async def serve(registry: CollectorRegistry, listen: tuple[str, int] | None) -> AsyncIterator[str]:
     """Serve the metrics and yield host:port; empty where none is wanted. Raises StartError."""
     if listen is None:
         yield ""
         return
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_WITHIN):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_answer(head, registry))
+                writer.write(_response_of(head, registry))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asks so is no Prometheus, or went away
@@ -40,12 +40,12 @@ async def serving(registry: CollectorRegistry, listen: tuple[str, int] | None) -
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    server = await lifecycle.listening(listen, asyncio.start_server(answer, *listen, limit=_LONGEST))
+    server = await lifecycle.start_listening(listen, asyncio.start_server(handle_connection, *listen, limit=_LONGEST))
     async with server:
         yield addresses.join(listen[0], server.sockets[0].getsockname()[1])
 
 
-def _answer(head: bytes, registry: CollectorRegistry) -> bytes:
+def _response_of(head: bytes, registry: CollectorRegistry) -> bytes:
     method, _, rest = head.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
     if path != b"/metrics":

@@ -13,17 +13,17 @@ from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.tunnel import Tunnel
 from fleet.protocol.recovery import pick_healthy
 from fleet.protocol.recovery.tracker import Tracker
-from fleet.transport.pick_healthy.events import Policy
+from fleet.transport.pick_healthy.events import ChannelPolicy
 
 
 def document(
     identity: Identity,
     tracker: Tracker,
-    policy: Policy | None,
+    policy: ChannelPolicy | None,
     tunnels: Iterable[Tunnel],
     services: Sequence[str],
     now: float,
-    auth_connection: pick_healthy.Settings = pick_healthy.DEFAULTS,
+    auth_connection: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS,
 ) -> dict[str, Any]:
     """What the agent knows at `now`, of a monotonic clock."""
     return {
@@ -44,8 +44,8 @@ def document(
                 "sessions": tunnel.sessions,
                 "rtt_ms": None if tunnel.rtt is None else round(tunnel.rtt * 1000, 3),
                 "advised": tunnel.advised_at is not None,
-                "retired": tunnel.retired,
-                "retired_for": tunnel.retired_for,
+                "retired": tunnel.is_retired,
+                "retired_for": tunnel.retire_reason,
             }
             for tunnel in tunnels
         ],
@@ -55,31 +55,31 @@ def document(
 
 def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
     snapshot = tracker.snapshot(now)
-    desired = set(snapshot.desired)
+    desired_proxies = set(snapshot.desired_proxies)
     changed_at = snapshot.topology_changed_at
     return {
         "desired_count": snapshot.connection_count,
-        "claimed": list(snapshot.claimed),
-        "leaving": list(snapshot.leaving),
-        "going": list(snapshot.going),
+        "claimed": list(snapshot.claimed_proxies),
+        "leaving": list(snapshot.leaving_proxies),
+        "going": list(snapshot.departing_proxies),
         "inflight": snapshot.inflight,
         "ttl_seen_ms": _ms(snapshot.ttl_seen),
         "topology_age_ms": None if changed_at is None else _ms(now - changed_at),
         "proxies": [
             {
                 "proxy_id": name,
-                "group": known.group,
-                "generation": known.generation,
-                "expires_in_ms": _ms(known.expires_at - now),
-                "desired": name in desired,
-                "draining": known.draining,
+                "group": proxy.group,
+                "generation": proxy.generation,
+                "expires_in_ms": _ms(proxy.expires_at - now),
+                "desired": name in desired_proxies,
+                "draining": proxy.draining,
             }
-            for name, known in sorted(tracker.tracked(now).items())
+            for name, proxy in sorted(tracker.tracked_proxies(now).items())
         ],
     }
 
 
-def _policy(policy: Policy, now: float) -> dict[str, Any]:
+def _policy(policy: ChannelPolicy, now: float) -> dict[str, Any]:
     return {
         "mode": str(policy.mode),
         "health_check": policy.health_check,

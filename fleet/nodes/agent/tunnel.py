@@ -22,16 +22,16 @@ from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.services import AgentServices
 from fleet.processes import background
 from fleet.protocol.networking.keep_alive import KeepAlive, smoothed_rtt
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Handler, Taken
+from fleet.transport.tunnel.handlers import Handler, AcceptedSession
 from fleet.transport.tunnel.stream import TunnelStream, end_reason
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
 
 #: A new keep-alive interval is told to the proxy within this, seconds.
-_TELL_WITHIN = 5.0
+_KEEP_ALIVE_CHANGE_WITHIN = 5.0
 #: When a proxy ends a tunnel, sessions that it ended before may take so long to have their last bytes, seconds.
 _FINISH_WITHIN = 5.0
 #: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a
@@ -57,13 +57,13 @@ class Generations:
 _generations = Generations()
 
 
-class DialError(Exception):
+class TunnelDialError(Exception):
     """A dial that came to nothing; the sentence says why."""
 
-    def __init__(self, sentence: str, *, refused: bool = False) -> None:
+    def __init__(self, sentence: str, *, is_refused: bool = False) -> None:
         super().__init__(sentence)
         #: The proxy does not let us in, and it is the operator who can mend that.
-        self.refused = refused
+        self.is_refused = is_refused
 
 
 class Tunnel:
@@ -75,7 +75,7 @@ class Tunnel:
         identity: Identity,
         keep_alive: KeepAlive,
         services: AgentServices,
-        wire: Wire = Wire.V0_2,
+        wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         self._channel = channel
         self._wire = wire
@@ -87,38 +87,38 @@ class Tunnel:
         self._client = TunnelClient(
             channel, wire, handler=_handler_of(self), name=identity.id, generation=_generations.next()
         )
-        self._registered: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()
+        self._register_task: asyncio.Task[None] | None = None
+        self._write_lock = asyncio.Lock()
         self._sequence = 0
         self.proxy_id = ""
-        self.opened_at = self.heard_at = time.monotonic()
+        self.opened_at = self.last_seen_at = time.monotonic()
         # Silence from before this does not count: the interval was another.
-        self._patient_from = self.heard_at
+        self._silence_counts_from = self.last_seen_at
         # Spread over the interval, so that a group of agents does not ping as one.
-        self.ping_at = self.heard_at + random.random() * keep_alive.interval
+        self.ping_at = self.last_seen_at + random.random() * keep_alive.interval
         self._pinged_at: float | None = None
         #: Smoothed round-trip time of pings, seconds; None before the first answer.
         self.rtt: float | None = None
         #: When the proxy asked us to go elsewhere; None when it did not, or we had nowhere to go.
         self.advised_at: float | None = None
         #: Why it takes nobody new and ends with its last session; empty while it serves.
-        self.retired_for = ""
+        self.retire_reason = ""
         #: It lasted longer than it may after that.
-        self.cut = False
+        self.is_cut = False
         #: Since when.
         self.retired_at: float | None = None
-        self._last_words: asyncio.Task[None] | None = None
+        self._retiring_task: asyncio.Task[None] | None = None
         #: Sessions of users.
         self.sessions = 0
         #: We ended it, because it is dead or lasted too long.
-        self._ended_here = False
+        self._is_cancelled = False
         self._closing = False
         #: Sessions that broke while it was closed.
-        self._broken = 0
+        self._broken_count = 0
         #: Why it ended, where we know better than Control.
-        self.why = ""
+        self.end_reason = ""
         #: It told us of proxies, or ended.
-        self.discovered = asyncio.Event()
+        self.discovery_received = asyncio.Event()
 
     async def hello(self) -> str:
         """Exchange hellos and return the proxy's id. Raises DialError."""
@@ -134,79 +134,79 @@ class Tunnel:
                 await self._write(fleet_pb2.AgentFrame(hello=hello))
                 frame = await self.read()
         except TimeoutError:
-            raise DialError("no proxy answered in time") from None
+            raise TunnelDialError("no proxy answered in time") from None
         except grpc.aio.AioRpcError as error:
-            refused = error.code() is grpc.StatusCode.PERMISSION_DENIED
-            raise DialError(end_reason(error.code(), error.details()), refused=refused) from None
+            is_refused = error.code() is grpc.StatusCode.PERMISSION_DENIED
+            raise TunnelDialError(end_reason(error.code(), error.details()), is_refused=is_refused) from None
         except asyncio.InvalidStateError:
-            raise DialError("the connection broke") from None
+            raise TunnelDialError("the connection broke") from None
         if frame is None or not frame.hello.proxy_id:
-            raise DialError("who answered is no proxy of ours")
+            raise TunnelDialError("who answered is no proxy of ours")
         self.proxy_id = frame.hello.proxy_id
         return self.proxy_id
 
     async def register(self) -> None:
         """Register on the same connection: then the tunnel counts. Raises DialError."""
-        self._registered = asyncio.create_task(self._client.run(), name="register of a tunnel")
-        self._registered.add_done_callback(self._register_ended)
+        self._register_task = asyncio.create_task(self._client.run(), name="register of a tunnel")
+        self._register_task.add_done_callback(self._on_register_ended)
         await asyncio.sleep(0)  # it runs up to its first wait: targets may be added
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                if self._wire is Wire.V0_1:  # it has no targets: the proxy asks for sessions by their names
+                if self._wire is WireVersion.V0_1:  # it has no targets: the proxy asks for sessions by their names
                     await self._client.wait_until_up()
                     if not self._client.is_up:
-                        await asyncio.wait((self._registered,))
-                        raise DialError(self.why)
+                        await asyncio.wait((self._register_task,))
+                        raise TunnelDialError(self.end_reason)
                 else:
                     for target in self._services.targets:  # the status first
                         await self._client.add_target(target)
         except TimeoutError:
-            raise DialError("the proxy did not answer Register in time") from None
+            raise TunnelDialError("the proxy did not answer Register in time") from None
         except TunnelError as error:
-            raise DialError(self.why or str(error)) from None
+            raise TunnelDialError(self.end_reason or str(error)) from None
 
     async def read(self) -> fleet_pb2.ProxyFrame | None:
         """The next frame of Control; None when the proxy closed. Raises AioRpcError."""
         frame = await self._call.read()
         if frame is grpc.aio.EOF:
             return None
-        self.heard_at = time.monotonic()
+        self.last_seen_at = time.monotonic()
         assert isinstance(frame, fleet_pb2.ProxyFrame)
         if frame.pong.sequence == self._sequence and self._pinged_at is not None:
-            self.rtt = smoothed_rtt(self.rtt, self.heard_at - self._pinged_at)
+            self.rtt = smoothed_rtt(self.rtt, self.last_seen_at - self._pinged_at)
             self._pinged_at = None
         return frame
 
-    async def reply(self, advisory_id: str, *, accepted: bool) -> None:
+    async def send_advisory_reply(self, advisory_id: str, *, is_accepted: bool) -> None:
         """Answer an advisory."""
-        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
+        reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=is_accepted)
         await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
 
-    async def reply_of_auth(self, reply: fleet_pb2.AuthAdvisoryReply) -> None:
+    async def send_auth_advisory_reply(self, reply: fleet_pb2.AuthAdvisoryReply) -> None:
         """Answer the advice to connect to another auth. Raises AioRpcError, InvalidStateError when it is gone."""
         await self._write(fleet_pb2.AgentFrame(auth_advisory_reply=reply))
 
     def is_dead(self, now: float) -> bool:
         """Whether the proxy answered nothing for too long."""
-        return now - max(self.heard_at, self._patient_from) > self._keep_alive.timeout
+        return now - max(self.last_seen_at, self._silence_counts_from) > self._keep_alive.timeout
 
     def set_keep_alive(self, keep_alive: KeepAlive, now: float) -> None:
         """Ping in another interval from now on, and let the proxy know."""
         self._keep_alive = keep_alive
-        self._patient_from = now
-        self.ping_at = min(self.ping_at, now + random.random() * min(keep_alive.interval, _TELL_WITHIN))
+        self._silence_counts_from = now
+        self.ping_at = min(self.ping_at, now + random.random() * min(keep_alive.interval, _KEEP_ALIVE_CHANGE_WITHIN))
 
-    def forgive(self, seconds: float, now: float) -> None:
+    def forgive_silence(self, seconds: float, now: float) -> None:
         """Blame the proxy less for its silence, by so much."""
-        self._patient_from = min(max(self._patient_from, self.heard_at) + seconds, now)
+        self._silence_counts_from = min(max(self._silence_counts_from, self.last_seen_at) + seconds, now)
 
-    def ask(self, now: float) -> None:
+    def ping_soon(self, now: float) -> None:
         """Ping at the next opportunity."""
         self.ping_at = min(self.ping_at, now)
 
-    def wants_ping(self, now: float) -> bool:
+    def is_ping_due(self, now: float) -> bool:
         """Whether a ping is due; a blocked one is not doubled."""
-        return now >= self.ping_at and not self._writing.locked()
+        return now >= self.ping_at and not self._write_lock.locked()
 
     async def ping(self, now: float) -> None:
         """Send a ping; a broken tunnel is noticed by who reads."""
@@ -219,28 +219,28 @@ class Tunnel:
             await self._write(fleet_pb2.AgentFrame(ping=ping))
 
     @property
-    def retired(self) -> bool:
+    def is_retired(self) -> bool:
         """Whether it takes nobody new and ends with its last session."""
-        return bool(self.retired_for)
+        return bool(self.retire_reason)
 
-    def retire(self, why: str) -> None:
+    def retire(self, reason: str) -> None:
         """Take no new sessions, and end after the last of those there are."""
-        self.retired_for = why
+        self.retire_reason = reason
         self.retired_at = time.monotonic()
         if self.sessions:
-            self._last_words = background.start(self._tell_retiring(), name="retiring of a tunnel")
-        self._end_if_done()
+            self._retiring_task = background.start(self._send_retiring(), name="retiring of a tunnel")
+        self._end_if_idle()
 
     def cancel(self) -> None:
         """End it at once."""
-        self._ended_here = True
+        self._is_cancelled = True
         self._call.cancel()
 
-    async def _tell_retiring(self) -> None:
+    async def _send_retiring(self) -> None:
         """Let the proxy send nobody here any more; whoever comes all the same is refused."""
-        retiring = fleet_pb2.Retiring(reason=self.retired_for)
+        message = fleet_pb2.Retiring(reason=self.retire_reason)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._write(fleet_pb2.AgentFrame(retiring=retiring))
+            await self._write(fleet_pb2.AgentFrame(retiring=message))
 
     async def close(self, *, finish: bool = False) -> None:
         """End both streams, the sessions and the connection.
@@ -249,17 +249,17 @@ class Tunnel:
         after its last session may be heard of that before the last bytes of the session are.
         """
         self._call.cancel()
-        self._closing, self._broken = True, 0
+        self._closing, self._broken_count = True, 0
         try:
-            if finish and self.sessions and not self._ended_here:
+            if finish and self.sessions and not self._is_cancelled:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_FINISH_WITHIN):
-                        await self._client.drained()
+                        await self._client.wait_drained()
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        cut = self._broken + self.sessions - self._finished_sessions()
+        cut = self._broken_count + self.sessions - self._count_finished_sessions()
         if cut > 0:
             log.warning(
                 "tunnel.broken: %s: %d sessions through proxy %s are cut",
@@ -267,55 +267,55 @@ class Tunnel:
                 cut,
                 self.proxy_id,
             )
-        if self._last_words is not None:
-            self._last_words.cancel()
+        if self._retiring_task is not None:
+            self._retiring_task.cancel()
         await self._client.close()
-        if self._registered is not None:
-            await asyncio.wait([self._registered])
+        if self._register_task is not None:
+            await asyncio.wait([self._register_task])
         await self._channel.close()
 
-    def _finished_sessions(self) -> int:
+    def _count_finished_sessions(self) -> int:
         """Return how many sessions of users have sent and received everything, and wait for the end of their call."""
         status = self._services.targets[0]
         return sum(
-            stream.finished and stream.remote_finished
+            stream.is_finished and stream.is_remote_finished
             for stream in self._client.streams
             if stream.target != status
         )
 
-    async def take(self, target: Target) -> Taken:
+    async def accept_session(self, target: Target) -> AcceptedSession:
         """Take a session to one of the agent's services. Raises TunnelError."""
-        if self.retired:
+        if self.is_retired:
             raise TunnelError(f"agent {self._identity.name} has moved to another proxy")
         if target == self._services.targets[0]:
-            return await self._services.take(target)  # the status is nobody's session
+            return await self._services.accept_session(target)  # the status is nobody's session
         self.sessions += 1
         try:
-            return _Session(await self._services.take(target), self)
+            return _Session(await self._services.accept_session(target), self)
         except BaseException:
-            self.session_ended()
+            self.on_session_ended()
             raise
 
-    def session_broke(self) -> None:
+    def on_session_broken(self) -> None:
         """One of its sessions ended badly: through no fault of the tunnel unless that is being closed."""
-        self._broken += self._closing
+        self._broken_count += self._closing
 
-    def session_ended(self) -> None:
+    def on_session_ended(self) -> None:
         """One of its sessions is over."""
         self.sessions -= 1
-        self._end_if_done()
+        self._end_if_idle()
 
-    def _end_if_done(self) -> None:
-        if self.retired and not self.sessions:
+    def _end_if_idle(self) -> None:
+        if self.is_retired and not self.sessions:
             self._call.cancel()
 
-    def _register_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_register_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        self.why = self.why or f"its Register stream ended: {error or 'by us'}"
+        self.end_reason = self.end_reason or f"its Register stream ended: {error or 'by us'}"
         self._call.cancel()
 
     async def _write(self, frame: fleet_pb2.AgentFrame) -> None:
-        async with self._writing:
+        async with self._write_lock:
             await self._call.write(frame)
 
 
@@ -325,35 +325,35 @@ def _handler_of(tunnel: Tunnel) -> Handler:
     In a cycle with its client a closed tunnel would keep its calls, and gRPC with them the connection, until somebody
     looks for garbage.
     """
-    found = weakref.ref(tunnel)
+    tunnel_ref = weakref.ref(tunnel)
 
-    async def take(target: Target) -> Taken:
-        there = found()
-        if there is None:
+    async def accept_session(target: Target) -> AcceptedSession:
+        live_tunnel = tunnel_ref()
+        if live_tunnel is None:
             raise TunnelError("the tunnel is closed")
-        return await there.take(target)
+        return await live_tunnel.accept_session(target)
 
-    return take
+    return accept_session
 
 
-class _Session(Taken):
+class _Session(AcceptedSession):
     """Lets a tunnel know how many of its sessions there are."""
 
-    def __init__(self, taken: Taken, tunnel: Tunnel) -> None:
-        self._taken = taken
+    def __init__(self, session: AcceptedSession, tunnel: Tunnel) -> None:
+        self._session = session
         self._tunnel = tunnel
 
     @override
     async def serve(self, stream: TunnelStream) -> None:
         try:
-            await self._taken.serve(stream)
+            await self._session.serve(stream)
         except BaseException:
-            self._tunnel.session_broke()
+            self._tunnel.on_session_broken()
             raise
         finally:
-            self._tunnel.session_ended()
+            self._tunnel.on_session_ended()
 
     @override
     def discard(self) -> None:
-        self._tunnel.session_ended()
-        self._taken.discard()
+        self._tunnel.on_session_ended()
+        self._session.discard()

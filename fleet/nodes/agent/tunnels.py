@@ -21,7 +21,7 @@ from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.auth_moves import Reply
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.nodes.agent.services import AgentServices
-from fleet.nodes.agent.tunnel import DialError, Tunnel
+from fleet.nodes.agent.tunnel import TunnelDialError, Tunnel
 from fleet.processes import background
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import discovery
@@ -30,7 +30,7 @@ from fleet.protocol.recovery.discovery import DiscoveryError
 from fleet.protocol.recovery.graceful_closing import GracefulClosing, LiveTunnel
 from fleet.protocol.recovery.tracker import ClaimError, Lease
 from fleet.protocol.recovery.tunnel_settings import TunnelSettings
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,12 @@ class AgentTunnels:
         open_channel: Callable[[], grpc.aio.Channel],
         services: AgentServices,
         metrics: AgentMetrics,
-        changed: Callable[[], None],
-        news: Callable[[str, float], None],
+        on_change: Callable[[], None],
+        on_networking_news: Callable[[str, float], None],
         drain: float | None = None,
-        dialled: Callable[[bool], None] = lambda _: None,
-        auth_advised: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
-        wire: Wire = Wire.V0_2,
+        on_dial: Callable[[bool], None] = lambda _: None,
+        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
+        wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         """Begin with none.
 
@@ -71,20 +71,20 @@ class AgentTunnels:
         self._open_channel = open_channel
         self._services = services
         self._metrics = metrics
-        self._changed = changed
-        self._news = news
+        self._on_change = on_change
+        self._on_networking_news = on_networking_news
         self._drain = drain
-        self._dialled = dialled
-        self._auth_advised = auth_advised
+        self._on_dial = on_dial
+        self._on_auth_advisory = on_auth_advisory
         self._wire = wire
         self._event = asyncio.Event()
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
         self._pings: set[asyncio.Task[None]] = set()
         #: Tunnels that are over, while their last sessions have their last bytes.
-        self._ending: set[asyncio.Task[Any]] = set()
+        self._closing_tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: float | None = None
-        self._refused: set[str] = set()
+        self._logged_refusals: set[str] = set()
 
     @property
     def proxies(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class AgentTunnels:
         """How it pings."""
         return self._keep_alive
 
-    def follow(self, settings: TunnelSettings, now: float) -> None:
+    def apply_settings(self, settings: TunnelSettings, now: float) -> None:
         """Do as settings say from now on."""
         self._pool.tracker.set_connection_count(settings.connections)
         self._closing.set_policy(settings.closing)
@@ -117,8 +117,8 @@ class AgentTunnels:
             now = time.monotonic()
             lease = self._pool.next_dial(now)
             if lease is not None:
-                held = await self._dial(lease)
-                self._pool.dial_ended(time.monotonic(), random.random(), held=held)
+                is_held = await self._dial(lease)
+                self._pool.on_dial_end(time.monotonic(), random.random(), is_duplicate=is_held)
                 continue
             wake_at = self._pool.wake_at(now)
             # An expiry is strict: look a little after it, not at it.
@@ -128,26 +128,26 @@ class AgentTunnels:
 
     def sweep(self, now: float, tick: float) -> None:
         """Ping what is due, end what is dead, let go what is not needed; called every `tick` seconds."""
-        overslept = 0.0 if self._swept_at is None else now - self._swept_at - tick
+        lag_seconds = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
         for tunnel in self._tunnels:
-            if overslept > tick:
-                tunnel.forgive(overslept, now)  # it was us who did not listen
+            if lag_seconds > tick:
+                tunnel.forgive_silence(lag_seconds, now)  # it was us who did not listen
             if tunnel.is_dead(now):
-                tunnel.why = "the proxy does not answer"
+                tunnel.end_reason = "the proxy does not answer"
                 tunnel.cancel()
-            elif tunnel.wants_ping(now):
+            elif tunnel.is_ping_due(now):
                 self._ping(tunnel, now)
             if tunnel.retired_at is not None and self._drain is not None:
                 self._cut(tunnel, now - tunnel.retired_at - self._drain)
-        self._leave_advised(now)
+        self._retire_advised(now)
         self._close_gracefully(now)
 
     def _cut(self, tunnel: Tunnel, overdue: float) -> None:
         """End a tunnel that drains for too long. It may be asked twice: ending takes a moment."""
-        if overdue <= 0 or tunnel.cut:
+        if overdue <= 0 or tunnel.is_cut:
             return
-        tunnel.cut = True
+        tunnel.is_cut = True
         log.warning(
             "tunnel.cut: %s: proxy %s: %d sessions lasted longer than they may",
             self._identity.name,
@@ -164,7 +164,7 @@ class AgentTunnels:
 
     async def close(self) -> None:
         """End all tunnels."""
-        await background.stop({*self._tunnels.values(), *self._ending})
+        await background.stop({*self._tunnels.values(), *self._closing_tasks})
 
     async def _dial(self, lease: Lease) -> bool:
         """Make one attempt; whether it led to a proxy that we hold already."""
@@ -174,14 +174,14 @@ class AgentTunnels:
                 raise ClaimError(f"proxy {tunnel.proxy_id} has a tunnel of ours", benign=True)
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
-        except (DialError, ClaimError) as error:
-            self._dialled(isinstance(error, ClaimError) or error.refused)
+        except (TunnelDialError, ClaimError) as error:
+            self._on_dial(isinstance(error, ClaimError) or error.is_refused)
             # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
             self._metrics.dials.labels(_outcome(error)).inc()
-            known = str(error) in self._refused or not (isinstance(error, DialError) and error.refused)
-            log.log(logging.DEBUG if known else logging.WARNING, "%s: dial: %s", self._identity.name, error)
-            if not known:
-                self._refused.add(str(error))
+            is_logged = str(error) in self._logged_refusals or not (isinstance(error, TunnelDialError) and error.is_refused)
+            log.log(logging.DEBUG if is_logged else logging.WARNING, "%s: dial: %s", self._identity.name, error)
+            if not is_logged:
+                self._logged_refusals.add(str(error))
             lease.release()
             await tunnel.close()
             return isinstance(error, ClaimError) and error.benign
@@ -189,42 +189,42 @@ class AgentTunnels:
             lease.release()
             await tunnel.close()
             raise
-        self._dialled(True)
+        self._on_dial(True)
         self._metrics.dials.labels("made").inc()
         log.info("tunnel.opened: %s: proxy %s", self._identity.name, tunnel.proxy_id)
         self._leases[tunnel] = lease
         name = f"tunnel of {self._identity.name}"
         self._tunnels[tunnel] = background.start(self._hold(tunnel, lease), name=name)
-        self._leave_advised(time.monotonic())
-        self._changed()
-        await background.wait_for(tunnel.discovered, _DISCOVERY_WITHIN)
+        self._retire_advised(time.monotonic())
+        self._on_change()
+        await background.wait_for(tunnel.discovery_received, _DISCOVERY_WITHIN)
         return False
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
-        why, finish = "it was closed", True
+        reason, finish = "it was closed", True
         try:
             while (frame := await tunnel.read()) is not None:
-                await self._take(frame, tunnel)
+                await self._handle_frame(frame, tunnel)
         except grpc.aio.AioRpcError as error:
-            why = error.details() or error.code().name
+            reason = error.details() or error.code().name
         except asyncio.InvalidStateError:
-            why = "it broke while written to"
+            reason = "it broke while written to"
         except asyncio.CancelledError:
-            why, finish = "this agent ends", False
+            reason, finish = "this agent ends", False
             raise
         finally:
-            tunnel.discovered.set()
+            tunnel.discovery_received.set()
             lease.release()
             self._tunnels.pop(tunnel, None)
             self._leases.pop(tunnel, None)
             self._event.set()
-            self._changed()
-            self._metrics.closed.labels(tunnel.retired_for or "lost").inc()
+            self._on_change()
+            self._metrics.closed_tunnels.labels(tunnel.retire_reason or "lost").inc()
             log.info(
                 "tunnel.closed: %s: proxy %s: %s",
                 self._identity.name,
                 tunnel.proxy_id,
-                tunnel.retired_for or tunnel.why or why,
+                tunnel.retire_reason or tunnel.end_reason or reason,
             )
             await self._end(tunnel, finish=finish)
 
@@ -232,102 +232,102 @@ class AgentTunnels:
         """Close a tunnel. The task is a local of this frame alone: a frame of `_hold` that a CancelledError keeps would
         hold the task, and with it the tunnel and its connection, until somebody looks for garbage.
         """
-        ending = asyncio.current_task()
-        assert ending is not None, "a tunnel is held by a task"
-        self._ending.add(ending)
+        task = asyncio.current_task()
+        assert task is not None, "a tunnel is held by a task"
+        self._closing_tasks.add(task)
         try:
             await tunnel.close(finish=finish)
         finally:
-            self._ending.discard(ending)
+            self._closing_tasks.discard(task)
 
-    async def _take(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
+    async def _handle_frame(self, frame: fleet_pb2.ProxyFrame, tunnel: Tunnel) -> None:
         if frame.HasField("discovery"):
             self._track(frame.discovery.request, tunnel)
         elif frame.HasField("reconnect_advisory"):
-            accepted = self._take_advice(frame.reconnect_advisory, tunnel, time.monotonic())
-            await tunnel.reply(frame.reconnect_advisory.advisory_id, accepted=accepted)
+            is_accepted = self._handle_advisory(frame.reconnect_advisory, tunnel, time.monotonic())
+            await tunnel.send_advisory_reply(frame.reconnect_advisory.advisory_id, is_accepted=is_accepted)
         elif frame.HasField("auth_reconnect_advisory"):
-            self._auth_advised(frame.auth_reconnect_advisory, tunnel.reply_of_auth)
+            self._on_auth_advisory(frame.auth_reconnect_advisory, tunnel.send_auth_advisory_reply)
         elif frame.HasField("pong"):
-            self._leave_advised(time.monotonic())
+            self._retire_advised(time.monotonic())
         elif frame.HasField("networking_news"):
-            self._news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
+            self._on_networking_news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
 
-    def _take_advice(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
+    def _handle_advisory(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
         """Make ready to leave for another proxy; return whether there is one, or may be."""
-        if tunnel.retired:
+        if tunnel.is_retired:
             return True
-        accepted = self._pool.tracker.leave(self._place(tunnel), now, going=advisory.leaving)
-        if accepted and tunnel.advised_at is None:
+        is_accepted = self._pool.tracker.leave(self._proxy_of(tunnel), now, is_departing=advisory.leaving)
+        if is_accepted and tunnel.advised_at is None:
             tunnel.advised_at = now
-            self._pool.hasten()
-            for other in self._tunnels:
-                if other is not tunnel and other.wants_ping(math.inf):
-                    self._ping(other, now)
-        self._metrics.advisories.labels("accepted" if accepted else "nowhere").inc()
+            self._pool.reset_backoff()
+            for other_tunnel in self._tunnels:
+                if other_tunnel is not tunnel and other_tunnel.is_ping_due(math.inf):
+                    self._ping(other_tunnel, now)
+        self._metrics.advisories.labels("accepted" if is_accepted else "nowhere").inc()
         log.info(
             "tunnel.%s: %s: proxy %s: %s",
-            "advised" if accepted else "stays",
+            "advised" if is_accepted else "stays",
             self._identity.name,
             tunnel.proxy_id,
             advisory.reason,
         )
         self._event.set()
-        return accepted
+        return is_accepted
 
-    def _leave_advised(self, now: float) -> None:
+    def _retire_advised(self, now: float) -> None:
         """Let advised tunnels go, each once there are enough others that were heard of since: make before break."""
         for tunnel in self._tunnels:
             since = tunnel.advised_at
-            if since is None or tunnel.retired:
+            if since is None or tunnel.is_retired:
                 continue
-            held = {
-                self._place(other)
-                for other in self._tunnels
-                if not other.retired and other.advised_at is None and other.heard_at > since
+            held_proxies = {
+                self._proxy_of(other_tunnel)
+                for other_tunnel in self._tunnels
+                if not other_tunnel.is_retired and other_tunnel.advised_at is None and other_tunnel.last_seen_at > since
             }
-            if self._pool.tracker.can_do_without(self._place(tunnel), held, now):
+            if self._pool.tracker.can_close(self._proxy_of(tunnel), held_proxies, now):
                 self._retire(tunnel, "advised")
 
     def _close_gracefully(self, now: float) -> None:
         """Let at most one tunnel go that is not needed any more."""
         if not self._closing.policy.active or len(self._tunnels) < 2:
             return
-        tunnels = [self._seen(tunnel) for tunnel in self._tunnels]
-        chosen = self._closing.decide(tunnels, self._pool.tracker.snapshot(now), now, random.random())
+        tunnels = [self._live_tunnel_of(tunnel) for tunnel in self._tunnels]
+        decision = self._closing.decide(tunnels, self._pool.tracker.snapshot(now), now, random.random())
         for tunnel in self._tunnels:
-            if chosen is not None and not tunnel.retired and self._place(tunnel) == chosen.proxy:
-                self._retire(tunnel, chosen.reason)
-            elif self._closing.asked_at == now:
-                tunnel.ask(now)
+            if decision is not None and not tunnel.is_retired and self._proxy_of(tunnel) == decision.proxy:
+                self._retire(tunnel, decision.reason)
+            elif self._closing.pings_requested_at == now:
+                tunnel.ping_soon(now)
 
-    def _seen(self, tunnel: Tunnel) -> LiveTunnel:
+    def _live_tunnel_of(self, tunnel: Tunnel) -> LiveTunnel:
         return LiveTunnel(
-            proxy=self._place(tunnel),
+            proxy=self._proxy_of(tunnel),
             opened_at=tunnel.opened_at,
-            draining=tunnel.retired,
+            draining=tunnel.is_retired,
             sessions=tunnel.sessions,
             rtt=tunnel.rtt,
-            heard_at=tunnel.heard_at,
+            last_seen_at=tunnel.last_seen_at,
         )
 
-    def _place(self, tunnel: Tunnel) -> str:
+    def _proxy_of(self, tunnel: Tunnel) -> str:
         """The proxy of a tunnel as the tracker calls it."""
         return self._leases[tunnel].claimed_proxy or tunnel.proxy_id
 
-    def _retire(self, tunnel: Tunnel, why: str) -> None:
+    def _retire(self, tunnel: Tunnel, reason: str) -> None:
         log.info(
             "tunnel.closing: %s: proxy %s: %s, %d sessions on it",
             self._identity.name,
             tunnel.proxy_id,
-            why,
+            reason,
             tunnel.sessions,
         )
         # Its place is free, so that the proxy can be dialled anew while old sessions last.
         self._leases[tunnel].release()
-        tunnel.retire(why)
+        tunnel.retire(reason)
         self._event.set()
-        self._changed()
+        self._on_change()
 
     def _track(self, request: bytes, tunnel: Tunnel) -> None:
         self._metrics.discovery_messages.inc()
@@ -337,23 +337,23 @@ class AgentTunnels:
         except DiscoveryError as error:
             self._refuse("discovery", tunnel, str(error))
             return
-        for reason in content.skipped:
+        for reason in content.skip_reasons:
             self._refuse("discovery-entry", tunnel, reason)
-        tunnel.discovered.set()
+        tunnel.discovery_received.set()
         if self._pool.tracker.track_expected(content.proxies, time.monotonic()):
             self._event.set()
 
     def _refuse(self, kind: str, tunnel: Tunnel, reason: str) -> None:
         """Count what a proxy sent and nobody can read; log it once for each proxy and kind."""
-        self._metrics.refused.labels(kind).inc()
-        if (key := f"{kind} {tunnel.proxy_id}") not in self._refused:
-            self._refused.add(key)
+        self._metrics.refused_messages.labels(kind).inc()
+        if (key := f"{kind} {tunnel.proxy_id}") not in self._logged_refusals:
+            self._logged_refusals.add(key)
             log.warning(
                 "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, reason
             )
 
 
-def _outcome(error: DialError | ClaimError) -> str:
+def _outcome(error: TunnelDialError | ClaimError) -> str:
     if isinstance(error, ClaimError):
         return "held" if error.benign else "failed"
-    return "refused" if error.refused else "failed"
+    return "refused" if error.is_refused else "failed"

@@ -25,7 +25,7 @@ from fleet.nodes.shared.instance import LONGEST_ID, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from fleet.protocol.recovery import announce
-from fleet.transport.backend import BackendUnavailable, Kind
+from fleet.transport.backend import BackendUnavailableError, Kind
 from fleet.transport.http_close import Receive, Scope, Send
 from fleet.transport.peers import Caller
 from fleet.wire import types_pb2
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]+")
 Document = dict[str, Any]
 
 
-class Answer(Exception):
+class HTTPError(Exception):
     """What is answered instead of what was asked for: a code and a sentence."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -110,9 +110,9 @@ class AuthHTTP:
             body = [await _document(receive)] if route.method == "POST" else []
             callers = (caller,) if route.takes_caller else ()
             document = await route.handler(*callers, *parts, *body)
-        except Answer as answer:
-            code, document = answer.code, {"error": {"message": str(answer)}}
-        except BackendUnavailable as error:
+        except HTTPError as http_error:
+            code, document = http_error.code, {"error": {"message": str(http_error)}}
+        except BackendUnavailableError as error:
             code, document = 503, {"error": {"message": str(error)}}
         except Exception:
             log.exception("http.failed: %s failed by a fault of ours", call)
@@ -124,29 +124,29 @@ class AuthHTTP:
         await send({"type": "http.response.body", "body": text})
 
     def _demand_role(self, call: str, caller: Caller | None) -> None:
-        why_not = instance_admission.refused(call, caller, self._host, anybody=self._instance.flags.anybody)
-        if why_not:
-            raise Answer(403, why_not)
+        refusal = instance_admission.refusal_of(call, caller, self._host, allow_anonymous=self._instance.flags.anybody)
+        if refusal:
+            raise HTTPError(403, refusal)
 
     def _demand_proof(self, caller: Caller | None, kind: Kind, instance_id: str, hostname: str = "") -> None:
         cluster = self._instance.flags.cluster
-        why_not = instance_admission.unproven(caller, kind, instance_id, cluster, hostname)
-        if why_not:
-            raise Answer(403, why_not)
+        refusal = instance_admission.identity_refusal_of(caller, kind, instance_id, cluster, hostname)
+        if refusal:
+            raise HTTPError(403, refusal)
 
     def _find(self, scope: Scope) -> tuple[_Route, tuple[str, ...]]:
         path = scope["raw_path"].decode("latin-1")
-        known = False
+        is_known_path = False
         for route in self._routes:
-            found = route.path.fullmatch(path)
-            if found is None:
+            match = route.path.fullmatch(path)
+            if match is None:
                 continue
-            known = True
+            is_known_path = True
             if route.method == scope["method"]:
-                return route, tuple(_name(unquote(part), "the path") for part in found.groups())
-        if known:
-            raise Answer(405, f"{scope['method']} is not served here")
-        raise Answer(404, f"nothing is served at {path[:200]!r}")
+                return route, tuple(_name(unquote(part), "the path") for part in match.groups())
+        if is_known_path:
+            raise HTTPError(405, f"{scope['method']} is not served here")
+        raise HTTPError(404, f"nothing is served at {path[:200]!r}")
 
     async def _upsert_proxy(self, caller: Caller | None, body: Document) -> Document:
         return await self._upsert("proxy", caller, body)
@@ -165,31 +165,31 @@ class AuthHTTP:
         now, ttl = time.time(), _ttl(body)
         if ttl:
             server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl))
-        lives = _lives(server.metadata.expires, now)
+        ttl_left = _ttl_left_of(server.metadata.expires, now)
         if not server.metadata.HasField("expires"):
-            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + lives))
-        with self._instance.writing("http"):
-            if lives > 0:
-                await self._backend.put_instance(kind, server, lives)
+            server.metadata.expires.FromNanoseconds(durations.to_nanoseconds(now + ttl_left))
+        with self._instance.measure_write("http"):
+            if ttl_left > 0:
+                await self._backend.put_instance(kind, server, ttl_left)
             else:
                 await self._backend.delete_instance(kind, server.metadata.name)
         return _OK
 
     async def _get_proxies(self) -> list[Document]:
-        return [_shown(server) for server in await self._backend.instances("proxy")]
+        return [_server_document(server) for server in await self._backend.instances("proxy")]
 
     async def _get_auth_servers(self) -> list[Document]:
-        return [_shown(server) for server in await self._backend.instances("auth")]
+        return [_server_document(server) for server in await self._backend.instances("auth")]
 
     async def _delete_proxy(self, caller: Caller | None, name: str) -> Document:
         self._demand_proof(caller, "proxy", name)
-        with self._instance.writing("http"):
+        with self._instance.measure_write("http"):
             if not await self._backend.delete_instance("proxy", name):
-                raise Answer(404, f"there is no proxy {name!r}")
+                raise HTTPError(404, f"there is no proxy {name!r}")
         return _OK
 
     async def _delete_all_proxies(self) -> Document:
-        with self._instance.writing("http"):
+        with self._instance.measure_write("http"):
             for server in await self._backend.instances("proxy"):
                 await self._backend.delete_instance("proxy", server.metadata.name)
         return _OK
@@ -197,14 +197,14 @@ class AuthHTTP:
     async def _upsert_connection(self, body: Document) -> Document:
         connection = body.get("tunnel_connection")
         if not isinstance(connection, dict):
-            raise Answer(400, "tunnel_connection: is missing")
+            raise HTTPError(400, "tunnel_connection: is missing")
         metadata, spec = connection.setdefault("metadata", {}), connection.setdefault("spec", {})
         if not isinstance(metadata, dict) or not isinstance(spec, dict):
-            raise Answer(400, "metadata and spec of a tunnel connection are objects")
+            raise HTTPError(400, "metadata and spec of a tunnel connection are objects")
         if connection.setdefault("kind", "tunnel_connection") != "tunnel_connection":
-            raise Answer(400, f"kind: {connection['kind']!r} is not 'tunnel_connection'")
+            raise HTTPError(400, f"kind: {connection['kind']!r} is not 'tunnel_connection'")
         if not connection.get("version"):
-            raise Answer(400, "version: is missing")
+            raise HTTPError(400, "version: is missing")
         name = _name(metadata.get("name"), "metadata.name")
         cluster = _name(spec.get("cluster_name"), "spec.cluster_name")
         _name(spec.get("proxy_name"), "spec.proxy_name")
@@ -213,31 +213,31 @@ class AuthHTTP:
         expires = _timestamp(metadata.get("expires"), "metadata.expires")
         if not expires.seconds:
             # Upstream: as long after its last heartbeat as a server's resource lives.
-            heard = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
-            expires.FromNanoseconds(durations.to_nanoseconds((heard or now) + announce.DEFAULT_TTL))
+            last_heartbeat_at = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
+            expires.FromNanoseconds(durations.to_nanoseconds((last_heartbeat_at or now) + announce.DEFAULT_TTL))
             metadata["expires"] = expires.ToJsonString()
-        body_bytes, lives = json.dumps(connection, separators=(",", ":")).encode(), _lives(expires, now)
-        with self._instance.writing("http"):
-            if lives > 0:
-                await self._backend.put_tunnel_connection(cluster, name, body_bytes, lives)
+        body_bytes, ttl_left = json.dumps(connection, separators=(",", ":")).encode(), _ttl_left_of(expires, now)
+        with self._instance.measure_write("http"):
+            if ttl_left > 0:
+                await self._backend.put_tunnel_connection(cluster, name, body_bytes, ttl_left)
             else:
                 await self._backend.delete_tunnel_connection(cluster, name)
         return _OK
 
     async def _get_connections(self, cluster: str = "") -> list[Document]:
-        found = [json.loads(body) for body in await self._backend.tunnel_connections()]
-        return [one for one in found if not cluster or one["spec"]["cluster_name"] == cluster]
+        connections = [json.loads(body) for body in await self._backend.tunnel_connections()]
+        return [connection for connection in connections if not cluster or connection["spec"]["cluster_name"] == cluster]
 
     async def _delete_connection(self, cluster: str, name: str) -> Document:
-        with self._instance.writing("http"):
+        with self._instance.measure_write("http"):
             if not await self._backend.delete_tunnel_connection(cluster, name):
-                raise Answer(404, f"there is no tunnel connection {name!r} of {cluster!r}")
+                raise HTTPError(404, f"there is no tunnel connection {name!r} of {cluster!r}")
         return _OK
 
     async def _delete_connections(self, cluster: str) -> Document:
-        for one in await self._get_connections(cluster):
-            with self._instance.writing("http"):
-                await self._backend.delete_tunnel_connection(cluster, one["metadata"]["name"])
+        for connection in await self._get_connections(cluster):
+            with self._instance.measure_write("http"):
+                await self._backend.delete_tunnel_connection(cluster, connection["metadata"]["name"])
         return _OK
 
 
@@ -255,42 +255,42 @@ async def _document(receive: Receive) -> Document:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Answer(400, "the request ended too early")
+            raise HTTPError(400, "the request ended too early")
         body += message.get("body", b"")
         if len(body) > _LARGEST:
-            raise Answer(413, f"more than {_LARGEST} bytes")
+            raise HTTPError(413, f"more than {_LARGEST} bytes")
         if not message.get("more_body"):
             break
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Answer(400, f"the body is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise Answer(400, "the body is not a JSON object")
-    return found
+        raise HTTPError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise HTTPError(400, "the body is not a JSON object")
+    return document
 
 
-def _name(found: object, where: str) -> str:
-    if not isinstance(found, str) or len(found) > LONGEST_ID or not _NAME.fullmatch(found):
-        raise Answer(400, f"{where}: a name has 1 to {LONGEST_ID} letters, digits, or any of . _ @ -")
-    return found
+def _name(name: object, field_path: str) -> str:
+    if not isinstance(name, str) or len(name) > LONGEST_ID or not _NAME.fullmatch(name):
+        raise HTTPError(400, f"{field_path}: a name has 1 to {LONGEST_ID} letters, digits, or any of . _ @ -")
+    return name
 
 
-def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
-    if not isinstance(found, dict):
-        raise Answer(400, "server: is missing")
+def _server(kind: Kind, document: object) -> types_pb2.ServerV2:
+    if not isinstance(document, dict):
+        raise HTTPError(400, "server: is missing")
     try:
         # Unknown keys are those of a newer Teleport.
-        server = json_format.ParseDict(found, types_pb2.ServerV2(), ignore_unknown_fields=True)
+        server = json_format.ParseDict(document, types_pb2.ServerV2(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
-        raise Answer(400, f"server: {error}") from None
+        raise HTTPError(400, f"server: {error}") from None
     if server.kind not in ("", _KINDS[kind]):
-        raise Answer(400, f"server.kind: {server.kind!r} is not {_KINDS[kind]!r}")
+        raise HTTPError(400, f"server.kind: {server.kind!r} is not {_KINDS[kind]!r}")
     server.kind, server.version = _KINDS[kind], "v2"
     server.metadata.namespace = server.metadata.namespace or "default"
     _name(server.metadata.name, "server.metadata.name")
-    if why_not := instance_admission.unusable(server):
-        raise Answer(400, why_not)
+    if refusal := instance_admission.resource_refusal_of(server):
+        raise HTTPError(400, refusal)
     _address(server.spec.addr, "server.spec.addr")
     for label in (DIAG_LABEL, CONNECT_LABEL, HTTP_LABEL):
         if server.metadata.labels.get(label):
@@ -298,14 +298,14 @@ def _server(kind: Kind, found: object) -> types_pb2.ServerV2:
     return server
 
 
-def _address(text: str, where: str) -> None:
+def _address(text: str, field_path: str) -> None:
     try:
         addresses.parse(text)
     except ValueError as error:
-        raise Answer(400, f"{where}: {error}") from None
+        raise HTTPError(400, f"{field_path}: {error}") from None
 
 
-def _shown(server: types_pb2.ServerV2) -> Document:
+def _server_document(server: types_pb2.ServerV2) -> Document:
     return json_format.MessageToDict(server, preserving_proto_field_name=True)
 
 
@@ -317,28 +317,28 @@ def _ttl(body: Document) -> float:
         or isinstance(ttl, bool)
         or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS
     ):
-        raise Answer(400, f"ttl: is nanoseconds, up to a day: {ttl!r}")
+        raise HTTPError(400, f"ttl: is nanoseconds, up to a day: {ttl!r}")
     return durations.from_nanoseconds(ttl)
 
 
-def _lives(expires: Timestamp, now: float) -> float:
+def _ttl_left_of(expires: Timestamp, now: float) -> float:
     """How long a resource still lives, seconds; the default when it does not say, 0 when its time is over.
 
     Written with a millisecond to live, one whose time is over would be listed by whoever asks within it.
     """
     if not expires.seconds:
         return announce.DEFAULT_TTL
-    lives = expires.ToNanoseconds() / 1e9 - now
-    return min(lives, _LONGEST_TTL) if lives >= _SHORTEST_TTL else 0.0
+    ttl_left = expires.ToNanoseconds() / 1e9 - now
+    return min(ttl_left, _LONGEST_TTL) if ttl_left >= _SHORTEST_TTL else 0.0
 
 
-def _timestamp(found: object, where: str) -> Timestamp:
+def _timestamp(timestamp: object, field_path: str) -> Timestamp:
     """A time of a document; 0 when it says none, also as Go writes that."""
     at = Timestamp()
-    if found in (None, "", "0001-01-01T00:00:00Z"):
+    if timestamp in (None, "", "0001-01-01T00:00:00Z"):
         return at
     try:
-        at.FromJsonString(str(found))
+        at.FromJsonString(str(timestamp))
     except ValueError as error:
-        raise Answer(400, f"{where}: {error}") from None
+        raise HTTPError(400, f"{field_path}: {error}") from None
     return at

@@ -27,16 +27,16 @@ WRITERS: Mapping[str, frozenset[str]] = {
 }
 
 
-def refused(call: str, caller: Caller | None, host: str, *, anybody: bool) -> str:
+def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: bool) -> str:
     """Return why a caller may not make a call that writes; empty when it may.
 
     `host` is where the auth listens; `anybody`: callers without a certificate may write off loopback too.
     """
     role = None if caller is None else caller.role
-    return operators.refused(role, f"call {call}", host, WRITERS.get(call, frozenset()), anybody=anybody)
+    return operators.refusal_of(role, f"call {call}", host, WRITERS.get(call, frozenset()), allow_anonymous=allow_anonymous)
 
 
-def unproven(caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = "") -> str:
+def identity_refusal_of(caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = "") -> str:
     """Return why a caller may not write that instance's resource; empty when it may.
 
     An instance is proven by its id, or by the name that its id is made from. The `name` that people read and choose it
@@ -45,14 +45,14 @@ def unproven(caller: Caller | None, kind: Kind, instance_id: str, cluster: str, 
     if caller is None or caller.role in operators.OPERATORS:
         return ""
     names = [proven for proven in caller.names if proven not in SHARED_NAMES]
-    if instance_id not in names and all(flags.host_id(cluster, kind, one) != instance_id for one in names):
+    if instance_id not in names and all(flags.host_id(cluster, kind, proven_name) != instance_id for proven_name in names):
         return f"the certificate proves {', '.join(names) or 'no name'}; not {kind} {instance_id}"
     if name in ("", instance_id, *names) or flags.host_id(cluster, kind, name) == instance_id:
         return ""
     return f"the certificate proves {', '.join(names)}; not the name {name} of {kind} {instance_id}"
 
 
-def unusable(server: types_pb2.ServerV2) -> str:
+def resource_refusal_of(server: types_pb2.ServerV2) -> str:
     """Return why a resource cannot be used; empty when it can. Every auth, proxy and console reads what it says."""
     labels = server.metadata.labels
     if len(labels) > text_limits.MOST_LABELS:

@@ -15,23 +15,23 @@ import grpc.aio
 from prometheus_client import Counter, Gauge
 
 from fleet.nodes.auth import cluster_config
-from fleet.nodes.auth.cluster_config import Beginning, ClusterConfigServicer, Current
+from fleet.nodes.auth.cluster_config import InitialConfig, ClusterConfigServicer, NetworkingConfigCache
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, lifecycle, node_policies
 from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
-from fleet.nodes.shared.instance import Instance, InstanceFlags, unavailable
+from fleet.nodes.shared.instance import Instance, InstanceFlags, abort_unavailable
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.shared.refusals import host_of
-from fleet.nodes.shared.response_limiter import LargeAnswers
-from fleet.nodes.shared.tunnel_counts import Place, TunnelPlaces
+from fleet.nodes.shared.response_limiter import ResponseLimiter
+from fleet.nodes.shared.tunnel_counts import TunnelCounts, TunnelCountCollector
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.policies import switches
 from fleet.protocol.policies.switches import SwitchError
 from fleet.protocol.recovery import announce, service_config
 from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigError
 from fleet.transport import http_close, peers
-from fleet.transport.backend import BackendUnavailable, ForeignError, Kind
+from fleet.transport.backend import BackendUnavailableError, UnreadableResourceError, Kind
 from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
@@ -56,53 +56,53 @@ class HeartbeatServicer:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         #: When each agent that heartbeats here will be taken for gone, by the monotonic clock.
-        self._until: dict[str, float] = {}
+        self._expires_at: dict[str, float] = {}
         #: Tunnels that each of them wants and has.
-        self._places: dict[str, Place] = {}
+        self._tunnel_counts: dict[str, TunnelCounts] = {}
         self._refusals = Counter(
             "refloat_heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
         )
-        instance.registry.register(TunnelPlaces("refloat_auth_agents", self._living_places))
-        self._networking = Current(instance)
-        self._pushed = Counter(
+        instance.registry.register(TunnelCountCollector("refloat_auth_agents", self._live_tunnel_counts))
+        self._config_cache = NetworkingConfigCache(instance)
+        self._pushed_configs = Counter(
             "refloat_networking_config_pushed",
             "Networking configs sent to agents in answers to heartbeats",
             registry=instance.registry,
         )
-        self._received = Counter(
+        self._new_agents = Counter(
             "heartbeat_connections_received",
             "Agents that began to heartbeat here",
             registry=instance.registry,
         )
-        connected = Gauge(
+        connected_resources = Gauge(
             "teleport_connected_resources",
             "Agents that heartbeat here",
             ["type"],
             registry=instance.registry,
         )
-        connected.labels("node").set_function(self._connected)
+        connected_resources.labels("node").set_function(self._count_agents)
 
     async def Heartbeat(  # noqa: N802
         self, request: fleet_pb2.HeartbeatRequest, context: Context
     ) -> fleet_pb2.HeartbeatResponse:
         """Write the agent's resource."""
         agent = request.agent
-        if why_not := agent_admission.unusable(agent):
-            await self._refuse(context, agent, grpc.StatusCode.INVALID_ARGUMENT, why_not)
+        if refusal := agent_admission.heartbeat_refusal_of(agent):
+            await self._refuse(context, agent, grpc.StatusCode.INVALID_ARGUMENT, refusal)
         caller, cluster = peers.caller_of(context), self._instance.flags.cluster
-        if why_not := agent_admission.unproven(caller, agent.agent_id, agent.name, cluster):
-            await self._refuse(context, agent, grpc.StatusCode.PERMISSION_DENIED, why_not)
+        if refusal := agent_admission.identity_refusal_of(caller, agent.agent_id, agent.name, cluster):
+            await self._refuse(context, agent, grpc.StatusCode.PERMISSION_DENIED, refusal)
         try:
-            with self._instance.writing("agent"):
-                written = await self._instance.backend.put_agent(agent, self._instance.flags.id)
-        except BackendUnavailable as error:
-            await unavailable(context, error)
-        self._note(agent)
+            with self._instance.measure_write("agent"):
+                stored_heartbeat = await self._instance.backend.put_agent(agent, self._instance.flags.id)
+        except BackendUnavailableError as error:
+            await abort_unavailable(context, error)
+        self._record_heartbeat(agent)
         return fleet_pb2.HeartbeatResponse(
             auth_id=self._instance.flags.id,
-            revision=written.revision,
-            networking_config=await self._news_for(agent, written.networking),
-            auth_reconnect_advisory=self._advice(),
+            revision=stored_heartbeat.revision,
+            networking_config=await self._config_for(agent, stored_heartbeat.networking_revision),
+            auth_reconnect_advisory=self._drain_advisory(),
         )
 
     async def Deregister(  # noqa: N802
@@ -112,37 +112,37 @@ class HeartbeatServicer:
         try:
             if not await self._may_deregister(request.agent_id, context):
                 return fleet_pb2.DeregisterResponse()  # there is nothing to delete
-            with self._instance.writing("agent"):
+            with self._instance.measure_write("agent"):
                 await self._instance.backend.delete_agent(request.agent_id)
-        except BackendUnavailable as error:
-            await unavailable(context, error)
-        self._until.pop(request.agent_id, None)
-        self._places.pop(request.agent_id, None)
+        except BackendUnavailableError as error:
+            await abort_unavailable(context, error)
+        self._expires_at.pop(request.agent_id, None)
+        self._tunnel_counts.pop(request.agent_id, None)
         return fleet_pb2.DeregisterResponse()
 
-    def _advice(self) -> fleet_pb2.AuthReconnectAdvisory | None:
+    def _drain_advisory(self) -> fleet_pb2.AuthReconnectAdvisory | None:
         """Return the advice to connect to another auth while this one drains.
 
         Agents come by one after the other within a heartbeat interval, so they do not leave as a herd.
         """
-        draining, auth_id = self._instance.standing.draining, self._instance.flags.id
-        if draining is None:
+        drain, auth_id = self._instance.declared_status.draining, self._instance.flags.id
+        if drain is None:
             return None
         return fleet_pb2.AuthReconnectAdvisory(
-            advisory_id=f"drain-{int(draining.at)}", reason=draining.reason, leave_auth_id=auth_id
+            advisory_id=f"drain-{int(drain.at)}", reason=drain.reason, leave_auth_id=auth_id
         )
 
-    async def _news_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
+    async def _config_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
         """The networking config, when it is not what the agent runs with."""
         if agent.networking_revision == revision:
             return None
         try:
-            found = await self._networking.of(revision)
-        except BackendUnavailable:
+            config = await self._config_cache.get(revision)
+        except BackendUnavailableError:
             return None  # the heartbeat is written: the config comes with a later one
-        if found is not None:
-            self._pushed.inc()
-        return found
+        if config is not None:
+            self._pushed_configs.inc()
+        return config
 
     async def _may_deregister(self, agent_id: str, context: Context) -> bool:
         """Return whether there is a resource to delete; refuse a caller whose certificate is that of somebody else.
@@ -156,38 +156,38 @@ class HeartbeatServicer:
         if entry is None:
             return False
         name, cluster = entry.agent.name, self._instance.flags.cluster
-        if why_not := agent_admission.unproven(caller, agent_id, name, cluster):
+        if refusal := agent_admission.identity_refusal_of(caller, agent_id, name, cluster):
             host = host_of(context.peer())
-            self._instance.refusals.refuse("deregistration", host, f"of {name[:40]!r} at {host}", why_not)
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
+            self._instance.refusals.refuse("deregistration", host, f"of {name[:40]!r} at {host}", refusal)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         return True
 
     async def _refuse(
-        self, context: Context, agent: fleet_pb2.AgentResource, code: grpc.StatusCode, why_not: str
+        self, context: Context, agent: fleet_pb2.AgentResource, code: grpc.StatusCode, reason: str
     ) -> Never:
         self._refusals.inc()
         host = host_of(context.peer())
-        self._instance.refusals.tell(
-            "heartbeat", f"{code.name} {host}", f"of {agent.name[:40]!r} at {host}", why_not
+        self._instance.refusals.log_once(
+            "heartbeat", f"{code.name} {host}", f"of {agent.name[:40]!r} at {host}", reason
         )
-        await context.abort(code, why_not)
+        await context.abort(code, reason)
 
-    def _note(self, agent: fleet_pb2.AgentResource) -> None:
+    def _record_heartbeat(self, agent: fleet_pb2.AgentResource) -> None:
         now = time.monotonic()
-        if self._until.get(agent.agent_id, 0.0) < now:
-            self._received.inc()
-        self._until[agent.agent_id] = now + agent.ttl_ms / 1000
-        self._places[agent.agent_id] = agent.tracker.wanted, len(agent.tracker.claimed)
+        if self._expires_at.get(agent.agent_id, 0.0) < now:
+            self._new_agents.inc()
+        self._expires_at[agent.agent_id] = now + agent.ttl_ms / 1000
+        self._tunnel_counts[agent.agent_id] = agent.tracker.wanted, len(agent.tracker.claimed)
 
-    def _connected(self) -> float:
+    def _count_agents(self) -> float:
         now = time.monotonic()
-        self._until = {agent_id: until for agent_id, until in self._until.items() if until >= now}
-        self._places = {agent_id: self._places[agent_id] for agent_id in self._until}
-        return float(len(self._until))
+        self._expires_at = {agent_id: expires_at for agent_id, expires_at in self._expires_at.items() if expires_at >= now}
+        self._tunnel_counts = {agent_id: self._tunnel_counts[agent_id] for agent_id in self._expires_at}
+        return float(len(self._expires_at))
 
-    def _living_places(self) -> Iterable[Place]:
-        self._connected()
-        return self._places.values()
+    def _live_tunnel_counts(self) -> Iterable[TunnelCounts]:
+        self._count_agents()
+        return self._tunnel_counts.values()
 
 
 class AgentFeedServicer:
@@ -195,24 +195,24 @@ class AgentFeedServicer:
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
-        self._answers = LargeAnswers()
+        self._response_limiter = ResponseLimiter()
 
     async def ListAgents(  # noqa: N802
         self, request: fleet_pb2.ListAgentsRequest, context: Context
     ) -> fleet_pb2.ListAgentsResponse:
         """Answer what changed since a revision."""
-        await self._answers.admit(context)
+        await self._response_limiter.admit(context)
         try:
             page = await self._backend.agents(request.epoch, request.since_revision, request.limit)
-        except BackendUnavailable as error:
-            await unavailable(context, error)
+        except BackendUnavailableError as error:
+            await abort_unavailable(context, error)
         return fleet_pb2.ListAgentsResponse(
             epoch=page.epoch,
             revision=page.revision,
             full=page.full,
             more=page.more,
             agents=page.agents,
-            removed=page.removed,
+            removed=page.removed_ids,
         )
 
 
@@ -221,7 +221,7 @@ class PresenceServicer:
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
-        self._answers = LargeAnswers()
+        self._response_limiter = ResponseLimiter()
 
     async def ListAuthServers(  # noqa: N802
         self, request: presence_pb2.ListAuthServersRequest, context: Context
@@ -240,13 +240,13 @@ class PresenceServicer:
     async def _page(
         self, kind: Kind, size: int, token: str, context: Context
     ) -> tuple[Sequence[types_pb2.ServerV2], str]:
-        await self._answers.admit(context)
+        await self._response_limiter.admit(context)
         try:
-            found = await self._backend.instances(kind)
-        except BackendUnavailable as error:
-            await unavailable(context, error)
+            servers = await self._backend.instances(kind)
+        except BackendUnavailableError as error:
+            await abort_unavailable(context, error)
         # The token is the first name of the next page: what came or went in between moves nothing else.
-        rest = [server for server in found if server.metadata.name >= token]
+        rest = [server for server in servers if server.metadata.name >= token]
         size = min(size, _MOST_SERVERS) if size > 0 else _MOST_SERVERS
         return rest[:size], rest[size].metadata.name if len(rest) > size else ""
 
@@ -255,7 +255,7 @@ class ServiceConfigServicer:
     """teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService: one answer, readable in both dialects."""
 
     def __init__(self, config: ServiceConfig, auth_id: str) -> None:
-        self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(config))
+        self._response = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(config))
         self._metadata = ((AUTH_ID_METADATA, auth_id),)
 
     async def GetServiceConfig(  # noqa: N802
@@ -264,7 +264,7 @@ class ServiceConfigServicer:
         """Answer the policy wanted of clients."""
         del request
         context.set_trailing_metadata(self._metadata)
-        return self._answer
+        return self._response
 
 
 class Auth:
@@ -274,14 +274,14 @@ class Auth:
         self,
         flags: InstanceFlags,
         config: ServiceConfig,
-        networking: Beginning | None = None,
+        initial_config: InitialConfig | None = None,
         http: HTTPFlags = DEFAULT_HTTP,
         own: Policies | None = None,
         restart: Callable[[float | None], None] | None = None,
     ) -> None:
         """Make it. Raises StartError."""
         self.instance = Instance("auth", flags)
-        self._networking = networking
+        self._initial_config = initial_config
         self._http = AuthSite(self.instance, http)
         server = self.instance.server
         ClusterConfigServicer(self.instance).add_to(server)
@@ -298,25 +298,25 @@ class Auth:
         """Start it. Raises StartError."""
         try:
             await self.instance.start(self._serve_http)
-        except lifecycle.StartError:
+        except lifecycle.NodeStartError:
             await self._http.stop()
             raise
         try:
-            if self._networking is not None:
-                await self._networking.store(self.instance.backend)
-            with contextlib.suppress(ForeignError):  # who asks for it is told, and this auth serves all else
-                await cluster_config.stored(self.instance.backend)  # agents are to be told something
-        except BackendUnavailable as error:
+            if self._initial_config is not None:
+                await self._initial_config.store(self.instance.backend)
+            with contextlib.suppress(UnreadableResourceError):  # who asks for it is told, and this auth serves all else
+                await cluster_config.get_or_create(self.instance.backend)  # agents are to be told something
+        except BackendUnavailableError as error:
             await self.stop()
-            raise lifecycle.StartError(str(error)) from error
-        except lifecycle.StartError:
+            raise lifecycle.NodeStartError(str(error)) from error
+        except lifecycle.NodeStartError:
             await self.stop()
             raise
 
     async def _serve_http(self) -> None:
         # Before the first heartbeat: proxies find the port in the resource of this auth.
         await self._http.start()
-        self.instance.labels[HTTP_LABEL] = self._http.advertised
+        self.instance.labels[HTTP_LABEL] = self._http.advertised_address
 
     @property
     def http_address(self) -> str:
@@ -325,7 +325,7 @@ class Auth:
 
     async def stop(self) -> None:
         """Deregister and end it."""
-        await self.instance.leave()
+        await self.instance.deregister()
         await self._http.stop()
         await self.instance.stop()
 
@@ -333,30 +333,30 @@ class Auth:
 async def serve(
     flags: InstanceFlags,
     own: Policies,
-    networking: Beginning | None = None,
+    initial_config: InitialConfig | None = None,
     http: HTTPFlags = DEFAULT_HTTP,
 ) -> list[str] | None:
     """Run an auth until told to end; answers the command line of its next run, if there is to be one.
 
     Raises StartError.
     """
-    environment = own.merged()
+    environment = own.merge_environment()
     try:
         config = service_config.from_environment(environment)
         close = switches.switch_from(environment, http_close.VARIABLE, default=False)
     except (ServiceConfigError, SwitchError) as error:
-        raise lifecycle.StartError(str(error)) from None
-    rerun = lifecycle.Rerun()
-    auth = Auth(flags, config, networking, replace(http, close_unhealthy=close), own, rerun.ask)
+        raise lifecycle.NodeStartError(str(error)) from None
+    shutdown = lifecycle.Shutdown()
+    auth = Auth(flags, config, initial_config, replace(http, close_unhealthy=close), own, shutdown.request_restart)
     await auth.start()
-    rerun.flags = [*auth.instance.same_addresses(), "--http-listen", auth.http_address]
-    lifecycle.on_end(rerun.told)
+    shutdown.flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]
+    lifecycle.set_on_stop_signal(shutdown.stop_event)
     try:
-        lifecycle.announce(**auth.instance.ready_facts(), http=auth.http_address)
-        await rerun.told.wait()
+        lifecycle.announce(**auth.instance.ready_fields(), http=auth.http_address)
+        await shutdown.stop_event.wait()
     finally:
         await auth.stop()
-    return rerun.argv()
+    return shutdown.argv()
 
 
 @click.command("auth")
@@ -388,7 +388,7 @@ def command(
     bootstrap: Path | None,
     http_listen: tuple[str, int],
     advertise_http: tuple[str, int] | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run an auth server.
 
@@ -401,6 +401,6 @@ def command(
     http = HTTPFlags(http_listen, advertise_http)
     node_policies.run_instance(
         "auth",
-        lambda flags, own: serve(flags, own, cluster_config.beginning(networking_config, bootstrap), http),
-        **given,
+        lambda flags, own: serve(flags, own, cluster_config.read_initial_config(networking_config, bootstrap), http),
+        **options,
     )

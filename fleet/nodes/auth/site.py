@@ -36,7 +36,7 @@ class AuthSite:
         self._flags = flags
         self._stack = AsyncExitStack()
         self.address = ""
-        closed = Counter(
+        closed_connections = Counter(
             "refloat_auth_http_connections_closed",
             "HTTP connections ended because this auth is unhealthy",
             registry=instance.registry,
@@ -44,16 +44,16 @@ class AuthSite:
         self._app: App = AuthHTTP(instance, flags.listen[0])
         if flags.close_unhealthy:
             self._app = CloseUnhealthy(
-                self._app, lambda: announce.is_serving(instance.process.state), closed.inc
+                self._app, lambda: announce.is_serving(instance.process.state), closed_connections.inc
             )
 
     async def start(self) -> None:
         """Listen. Raises StartError."""
-        site = asgi_site.serving(self._app, self._flags.listen, self._instance.flags.tls)
+        site = asgi_site.serve(self._app, self._flags.listen, self._instance.flags.tls)
         self.address = await self._stack.enter_async_context(site)
 
     @property
-    def advertised(self) -> str:
+    def advertised_address(self) -> str:
         """Where others reach the port."""
         return addresses.join(*self._flags.advertise) if self._flags.advertise else self.address
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.pump import Link
+from fleet.nodes.shared.pump import ConnectionPair
 from fleet.protocol.destination import picker
 from fleet.protocol.destination.health import Health
 from fleet.protocol.destination.picker import Candidate, Picker
@@ -16,7 +16,7 @@ DEFAULT_UNREADY_AFTER = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BalancerTarget:
     """Somewhere connections may go."""
 
     name: str
@@ -25,35 +25,35 @@ class Target:
     diag: tuple[str, int]
 
 
-def parse_flag(text: str) -> Target:
+def parse_flag(text: str) -> BalancerTarget:
     """Read `NAME=HOST:PORT,DIAG_HOST:PORT`. Raises ValueError."""
     name, equals, rest = text.partition("=")
     address, comma, diag = rest.partition(",")
     if not name or not equals or not comma:
         raise ValueError(f"{text!r} is not NAME=HOST:PORT,DIAG_HOST:PORT")
-    return Target(name, addresses.parse(address), addresses.parse(diag))
+    return BalancerTarget(name, addresses.parse(address), addresses.parse(diag))
 
 
 @dataclass
-class Seat:
+class TargetState:
     """A target with what its last probes said."""
 
-    target: Target
+    target: BalancerTarget
     #: The last answer of `/readyz`; None when it gave none.
     status: int | None = None
     error: str = "not asked yet"
     #: Probes in a row that were not answered with 200.
     failures: int = 0
-    links: set[Link] = field(default_factory=set)
+    links: set[ConnectionPair] = field(default_factory=set)
     #: It is out after so many of those.
     unready_after: int = DEFAULT_UNREADY_AFTER
 
-    def answered(self, status: int) -> None:
+    def record_response(self, status: int) -> None:
         """`/readyz` was answered."""
         self.status, self.error = status, ""
         self.failures = 0 if status == 200 else self.failures + 1
 
-    def failed(self, error: str) -> None:
+    def record_failure(self, error: str) -> None:
         """It was not."""
         self.status, self.error, self.failures = None, error, self.failures + 1
 
@@ -68,64 +68,64 @@ class Rotation:
 
     def __init__(
         self,
-        targets: Sequence[Target],
+        targets: Sequence[BalancerTarget],
         settings: picker.Settings = picker.DEFAULTS,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
-        self.seats = [Seat(target, unready_after=unready_after) for target in targets]
+        self.states = [TargetState(target, unready_after=unready_after) for target in targets]
         self._settings = settings
-        self._known: dict[str, Candidate] = {}
+        self._candidates: dict[str, Candidate] = {}
         self._shares: Mapping[str, float] = {}
         #: What each is owed of the turns so far.
-        self._owed: dict[str, float] = {}
+        self._credits: dict[str, float] = {}
 
-    def update(self, known: Iterable[Candidate], now: float) -> None:
+    def update(self, candidates: Iterable[Candidate], now: float) -> None:
         """Take what is known of the targets now."""
-        seats = {seat.target.name: seat for seat in self.seats}
-        out = {name: seat for name, seat in seats.items() if seat.is_out}
-        found = [replace(one, health=_seen(one.health, seats[one.name])) for one in known]
+        states = {state.target.name: state for state in self.states}
+        out = {name: state for name, state in states.items() if state.is_out}
+        current_candidates = [replace(candidate, health=_health_of(candidate.health, states[candidate.name])) for candidate in candidates]
         # Targets that are not ready yet answer are all alike: which of them was ready last says little.
-        self._known = {
-            one.name: replace(one, succeeded_at=now) if one.name in out and _answers(out[one.name]) else one
-            for one in found
+        self._candidates = {
+            candidate.name: replace(candidate, succeeded_at=now) if candidate.name in out and _has_answered(out[candidate.name]) else candidate
+            for candidate in current_candidates
         }
-        self._shares = Picker(self._known.values(), now, self._settings).shares
-        self._owed = {name: self._owed.get(name, 0.0) for name in self._shares}
+        self._shares = Picker(self._candidates.values(), now, self._settings).shares
+        self._credits = {name: self._credits.get(name, 0.0) for name in self._shares}
 
-    def order(self) -> list[Seat]:
+    def order(self) -> list[TargetState]:
         """Every seat to try for one connection, first choice first; it is the next one's turn then.
 
         Never one that drains, so there may be none.
         """
         for name, share in self._shares.items():
-            self._owed[name] += share
-        seats = [seat for seat in self.seats if seat.target.name in self._owed]
+            self._credits[name] += share
+        states = [state for state in self.states if state.target.name in self._credits]
         # Rounded: what is owed to two that are alike differs by what additions lose.
-        seats.sort(key=lambda seat: -round(self._owed[seat.target.name], 6))
-        if seats:
-            self._owed[seats[0].target.name] -= 1
+        states.sort(key=lambda state: -round(self._credits[state.target.name], 6))
+        if states:
+            self._credits[states[0].target.name] -= 1
         # Whoever has no share is tried last: it may be well by now, and there is nobody else.
-        rest = [one.name for one in self._known.values() if not one.draining and one.name not in self._owed]
-        return seats + [seat for seat in self.seats if seat.target.name in rest]
+        rest = [candidate.name for candidate in self._candidates.values() if not candidate.draining and candidate.name not in self._credits]
+        return states + [state for state in self.states if state.target.name in rest]
 
-    def is_ready(self, seat: Seat) -> bool:
+    def is_ready(self, state: TargetState) -> bool:
         """Whether new connections should go there."""
-        known = self._known.get(seat.target.name)
-        return known is not None and not known.draining and known.health in (Health.HEALTHY, Health.DEGRADED)
+        candidate = self._candidates.get(state.target.name)
+        return candidate is not None and not candidate.draining and candidate.health in (Health.HEALTHY, Health.DEGRADED)
 
     @property
-    def ready(self) -> int:
+    def ready_count(self) -> int:
         """How many are in rotation."""
-        return sum(self.is_ready(seat) for seat in self.seats)
+        return sum(self.is_ready(state) for state in self.states)
 
 
-def _seen(health: Health, seat: Seat) -> Health:
+def _health_of(health: Health, state: TargetState) -> Health:
     """What repeated probes made of it, corrected by what the last ones said."""
-    if seat.is_out:
+    if state.is_out:
         return Health.UNHEALTHY
     # The next probe tells, soon; until then the others are preferred.
-    return Health.DEGRADED if seat.failures and health is Health.HEALTHY else health
+    return Health.DEGRADED if state.failures and health is Health.HEALTHY else health
 
 
-def _answers(seat: Seat) -> bool:
-    return seat.status is not None
+def _has_answered(state: TargetState) -> bool:
+    return state.status is not None

@@ -20,18 +20,18 @@ import click
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, Seat, Target, parse_flag
+from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, TargetState, BalancerTarget, parse_flag
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import destination_health_option
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.shared.options import Parsed
-from fleet.nodes.shared.picking_options import preferring_options
-from fleet.nodes.shared.pump import Link, Tasks
+from fleet.nodes.shared.picking_options import picking_options
+from fleet.nodes.shared.pump import ConnectionPair, Tasks
 from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import instance_status, picker, probe_schedule
-from fleet.protocol.destination.health import Probe, Proxied
-from fleet.protocol.destination.instance_status import Said
-from fleet.transport.destinations import Answer, Destinations
+from fleet.protocol.destination.health import ProbeOutcome, RequestOutcome
+from fleet.protocol.destination.instance_status import InstanceStatus
+from fleet.transport.destinations import ProbeResponse, Destinations
 from fleet.transport.listen_sockets import stop_listening
 
 log = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ _PROBE_TIMEOUT = 1.0
 _FASTER = 5
 #: What is known of the targets is looked at anew after this, seconds, or when any of them answered differently: a
 #: thousand clients that come at once need not each have the shares worked out.
-_LOOK_AGAIN = 0.01
+_UPDATE_INTERVAL = 0.01
 
 
-def _load(seat: Seat) -> float:
-    return float(len(seat.links))
+def _connection_count(state: TargetState) -> float:
+    return float(len(state.links))
 
 
 class Balancer:
@@ -58,10 +58,10 @@ class Balancer:
     def __init__(
         self,
         name: str,
-        targets: Sequence[Target],
+        targets: Sequence[BalancerTarget],
         interval: float,
-        preferring: picker.Settings = picker.DEFAULTS,
-        destination_health: destination.Settings = destination.RECOMMENDED,
+        picking_settings: picker.Settings = picker.DEFAULTS,
+        destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
         probe_within: float | None = None,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
@@ -71,13 +71,13 @@ class Balancer:
         `unready_after` probes in a row that were not answered with 200.
         """
         self.name = name
-        self.rotation = Rotation(targets, preferring, unready_after)
-        self._seats = {seat.target.name: seat for seat in self.rotation.seats}
-        self._looked: tuple[object, float] | None = None
+        self.rotation = Rotation(targets, picking_settings, unready_after)
+        self._states = {state.target.name: state for state in self.rotation.states}
+        self._last_update: tuple[object, float] | None = None
         self._timeout = min(interval, _PROBE_TIMEOUT) if probe_within is None else probe_within
         self._destinations = Destinations(
             self._probe,
-            settings=_for_dials(destination_health, interval),
+            settings=_dial_settings(destination_health, interval),
             # The probe has its own timeout: this one is for what hangs elsewhere.
             probes=probe_schedule.Settings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
@@ -86,34 +86,34 @@ class Balancer:
         self._session: aiohttp.ClientSession | None = None
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
-        self._links: set[Link] = set()
+        self._links: set[ConnectionPair] = set()
         self.registry = CollectorRegistry()
-        self._accepted = Counter(
+        self._accepted_connections = Counter(
             "refloat_balancer_connections",
             "Connections given to a target",
             ["target"],
             registry=self.registry,
         )
-        self._refused = Counter(
+        self._refused_connections = Counter(
             "refloat_balancer_refused", "Connections no target took", registry=self.registry
         )
         ready = Gauge(
             "refloat_balancer_target_ready", "1 while in rotation", ["target"], registry=self.registry
         )
-        held = Gauge(
+        open_connections = Gauge(
             "refloat_balancer_open_connections", "Open connections", ["target"], registry=self.registry
         )
-        for seat in self.rotation.seats:
-            ready.labels(seat.target.name).set_function(functools.partial(self._readiness, seat))
-            held.labels(seat.target.name).set_function(functools.partial(_load, seat))
+        for state in self.rotation.states:
+            ready.labels(state.target.name).set_function(functools.partial(self._readiness, state))
+            open_connections.labels(state.target.name).set_function(functools.partial(_connection_count, state))
 
     async def start(self, listen: tuple[str, int]) -> str:
         """Listen and begin to probe. Raises OSError."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
+            lambda: ConnectionPair(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
         )
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
-        self._destinations.keep(self._seats)
+        self._destinations.set_names(self._states)
         return addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -130,100 +130,100 @@ class Balancer:
     def describe(self) -> list[dict[str, Any]]:
         """What `GET /targets` shows."""
         self._update()
-        return [self._description(seat) for seat in self.rotation.seats]
+        return [self._description(state) for state in self.rotation.states]
 
-    def _description(self, seat: Seat) -> dict[str, Any]:
-        watched = self._destinations.get(seat.target.name)
-        verdict = None if watched is None else watched.verdict
+    def _description(self, state: TargetState) -> dict[str, Any]:
+        destination_state = self._destinations.get(state.target.name)
+        verdict = None if destination_state is None else destination_state.verdict
         return {
-            "name": seat.target.name,
-            "address": addresses.join(*seat.target.address),
-            "diag": addresses.join(*seat.target.diag),
-            "ready": self.rotation.is_ready(seat),
-            "status": seat.status,
-            "error": seat.error,
+            "name": state.target.name,
+            "address": addresses.join(*state.target.address),
+            "diag": addresses.join(*state.target.diag),
+            "ready": self.rotation.is_ready(state),
+            "status": state.status,
+            "error": state.error,
             "health": verdict and verdict.health,
             "reason": verdict and verdict.reason,
             "since": verdict and verdict.at,
             "active": verdict and verdict.active.health,
             "passive": verdict and verdict.passive.health,
-            "declared": verdict and verdict.declared.health,
-            "draining": verdict and verdict.draining and verdict.draining.reason,
-            "connections": len(seat.links),
+            "declared": verdict and verdict.declaration.health,
+            "draining": verdict and verdict.drain_request and verdict.drain_request.reason,
+            "connections": len(state.links),
         }
 
     @property
-    def ready(self) -> int:
+    def ready_count(self) -> int:
         """How many targets are in rotation."""
         self._update()
-        return self.rotation.ready
+        return self.rotation.ready_count
 
-    def _readiness(self, seat: Seat) -> float:
+    def _readiness(self, state: TargetState) -> float:
         self._update()
-        return float(self.rotation.is_ready(seat))
+        return float(self.rotation.is_ready(state))
 
     def _update(self) -> None:
         now = time.time()
-        seen = self._destinations.version, [(seat.status, seat.failures) for seat in self.rotation.seats]
-        if self._looked is not None and self._looked[0] == seen and abs(now - self._looked[1]) < _LOOK_AGAIN:
+        fingerprint = self._destinations.version, [(state.status, state.failures) for state in self.rotation.states]
+        if self._last_update is not None and self._last_update[0] == fingerprint and abs(now - self._last_update[1]) < _UPDATE_INTERVAL:
             return
-        weights = dict.fromkeys(self._seats, 1.0)
+        weights = dict.fromkeys(self._states, 1.0)
         self.rotation.update(self._destinations.candidates(weights), now)
         # Looking may itself have changed what is known: then the next one looks again.
-        self._looked = seen, now
+        self._last_update = fingerprint, now
 
-    def _on_accepted(self, link: Link) -> None:
+    def _on_accepted(self, link: ConnectionPair) -> None:
         self._links.add(link)
         self._tasks.start(self._connect(link))
 
-    def _on_ended(self, link: Link) -> None:
+    def _on_ended(self, link: ConnectionPair) -> None:
         self._links.discard(link)
-        for seat in self.rotation.seats:
-            seat.links.discard(link)
+        for state in self.rotation.states:
+            state.links.discard(link)
 
-    async def _connect(self, link: Link) -> None:
+    async def _connect(self, link: ConnectionPair) -> None:
         self._update()
-        for seat in self.rotation.order():
-            name = seat.target.name
+        for state in self.rotation.order():
+            name = state.target.name
             try:
-                await link.dial(*seat.target.address, within=_DIAL_TIMEOUT)
+                await link.dial(*state.target.address, within=_DIAL_TIMEOUT)
             except OSError:
-                self._destinations.proxied(name, Proxied.FAILURE)
+                self._destinations.record_request(name, RequestOutcome.FAILURE)
                 continue
-            self._destinations.proxied(name, Proxied.SUCCESS)
+            self._destinations.record_request(name, RequestOutcome.SUCCESS)
             if link in self._links:  # it may have ended while we dialed
-                seat.links.add(link)
-            self._accepted.labels(name).inc()
+                state.links.add(link)
+            self._accepted_connections.labels(name).inc()
             return
-        self._refused.inc()
+        self._refused_connections.inc()
         link.reset()
 
-    async def _probe(self, name: str) -> Answer:
+    async def _probe(self, name: str) -> ProbeResponse:
         """Ask `/readyz` once. A few in a row that are not 200 decide at once; the diagram decides beside that."""
-        seat = self._seats[name]
-        said: Said | None = None
+        state = self._states[name]
+        reported_status: InstanceStatus | None = None
         assert self._session is not None, "probes begin after the session is made"
-        was_out = seat.is_out
+        was_out = state.is_out
         try:
-            async with self._session.get(f"http://{addresses.join(*seat.target.diag)}/readyz") as response:
-                seat.answered(response.status)
-                said = instance_status.read(response.headers.items())
+            async with self._session.get(f"http://{addresses.join(*state.target.diag)}/readyz") as response:
+                state.record_response(response.status)
+                reported_status = instance_status.read(response.headers.items())
         except TimeoutError:
-            seat.failed("no answer in time")
+            state.record_failure("no answer in time")
         except (aiohttp.ClientError, OSError) as error:
-            seat.failed(str(error))
-        if seat.is_out != was_out:
-            why = seat.error or f"/readyz says {seat.status}"
-            place = "out of" if seat.is_out else "in"
-            log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, why)
-        if said is None or seat.status != 200:
-            return Answer(Probe.FAILURE, seat.error or f"/readyz says {seat.status}", said)
-        if said.degraded is not None:
-            return Answer(Probe.DEGRADED, said.degraded, said)
-        return Answer(Probe.SUCCESS, said=said)
+            state.record_failure(str(error))
+        if state.is_out != was_out:
+            reason = state.error or f"/readyz says {state.status}"
+            place = "out of" if state.is_out else "in"
+            log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, reason)
+        if reported_status is None or state.status != 200:
+            return ProbeResponse(ProbeOutcome.FAILURE, state.error or f"/readyz says {state.status}", reported_status)
+        if reported_status.degraded_reason is not None:
+            return ProbeResponse(ProbeOutcome.DEGRADED, reported_status.degraded_reason, reported_status)
+        return ProbeResponse(ProbeOutcome.SUCCESS, status=reported_status)
 
 
-def _for_dials(settings: destination.Settings, interval: float) -> destination.Settings:
+def _dial_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:
     """Hold what came of few dials against a target, and not long; of a connection only the dial is seen."""
     if settings.failure_rate is None:
         return settings
@@ -244,10 +244,10 @@ def diagnostics(balancer: Balancer) -> web.Application:
         return web.json_response({"status": "ok"})
 
     async def readyz(request: web.Request) -> web.Response:
-        ready = balancer.ready
-        if ready == 0:
+        ready_count = balancer.ready_count
+        if ready_count == 0:
             return web.json_response({"status": "no target is ready"}, status=503)
-        return web.json_response({"status": "ok", "ready": ready})
+        return web.json_response({"status": "ok", "ready": ready_count})
 
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(
@@ -270,21 +270,21 @@ def diagnostics(balancer: Balancer) -> web.Application:
 
 async def serve(
     name: str,
-    targets: Sequence[Target],
+    targets: Sequence[BalancerTarget],
     *,
     listen: tuple[str, int],
     diag_listen: tuple[str, int],
     interval: float,
-    preferring: picker.Settings = picker.DEFAULTS,
-    destination_health: destination.Settings = destination.RECOMMENDED,
+    picking_settings: picker.Settings = picker.DEFAULTS,
+    destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
     unready_after: int = DEFAULT_UNREADY_AFTER,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
-    balancer = Balancer(name, targets, interval, preferring, destination_health, unready_after=unready_after)
-    bound = await lifecycle.listening(listen, balancer.start(listen))
-    async with http_site.serving(diagnostics(balancer), diag_listen) as diag:
+    balancer = Balancer(name, targets, interval, picking_settings, destination_health, unready_after=unready_after)
+    bound = await lifecycle.start_listening(listen, balancer.start(listen))
+    async with http_site.serve(diagnostics(balancer), diag_listen) as diag:
         lifecycle.announce(role="balancer", name=name, listen=bound, diag=diag)
-        await lifecycle.until_told_to_end()
+        await lifecycle.wait_for_stop_signal()
     await balancer.stop()
 
 
@@ -315,7 +315,7 @@ async def serve(
     help="Take a target out after so many probes in a row without a 200. Each beyond the first costs a "
     "fifth of the interval: 0.1 s by default.",
 )
-@preferring_options
+@picking_options
 @destination_health_option
 def command(**given: Any) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""

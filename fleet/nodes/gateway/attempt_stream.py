@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fleet.nodes.gateway.error_containment import contained
+from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import ResponseHead
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
 
 
-class TriedCall(Protocol):
+class AttemptListener(Protocol):
     """The call, as its tries need it."""
 
-    def answered(self, attempt: Try, head: ResponseHead, *, end: bool) -> None:
+    def on_attempt_headers(self, attempt: CallAttempt, head: ResponseHead, *, end: bool) -> None:
         """The backend sent a head, trailers, or both at once."""
 
-    def answered_data(self, attempt: Try, data: bytes, *, end: bool) -> None:
+    def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
         """The backend sent bytes of messages."""
 
-    def was_reset(self, attempt: Try, code: Code, why: str) -> None:
+    def on_attempt_reset(self, attempt: CallAttempt, code: Code, reason: str) -> None:
         """The backend gave the try up."""
 
-    def was_lost(self, attempt: Try, why: str) -> None:
+    def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
         """The connection to the backend was lost."""
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End the call after an error of ours."""
 
 
-class Try:
+class CallAttempt:
     """One try. Its call ignores what comes after it dropped the try, so that nothing late is passed on."""
 
     __slots__ = ("_call", "degraded", "name", "stream")
 
-    def __init__(self, call: TriedCall) -> None:
+    def __init__(self, call: AttemptListener) -> None:
         self._call = call
         #: The address of the backend; empty before one is picked.
         self.name = ""
@@ -42,26 +42,26 @@ class Try:
         self.stream: Stream | None = None
         self.degraded = False
 
-    @contained
-    def on_headers(self, made: ResponseHead, *, end: bool) -> None:
+    @contain_errors
+    def on_headers(self, head: ResponseHead, *, end: bool) -> None:
         """Pass a head or trailers to the call."""
-        self._call.answered(self, made, end=end)
+        self._call.on_attempt_headers(self, head, end=end)
 
-    @contained
+    @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Pass bytes to the call."""
-        self._call.answered_data(self, data, end=end)
+        self._call.on_attempt_data(self, data, end=end)
 
-    @contained
-    def on_reset(self, code: Code, why: str) -> None:
+    @contain_errors
+    def on_reset(self, code: Code, reason: str) -> None:
         """Tell the call of a reset."""
-        self._call.was_reset(self, code, why)
+        self._call.on_attempt_reset(self, code, reason)
 
-    @contained
-    def on_lost(self, why: str) -> None:
+    @contain_errors
+    def on_lost(self, reason: str) -> None:
         """Tell the call of a loss."""
-        self._call.was_lost(self, why)
+        self._call.on_attempt_lost(self, reason)
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End the call after an error of ours."""
-        self._call.break_down()
+        self._call.abort()

@@ -14,20 +14,20 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.error_containment import contained
+from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import ResponseHead
 from fleet.nodes.shared import addresses
 from fleet.protocol.destination import instance_status, probe_schedule
-from fleet.protocol.destination.health import RECOMMENDED, Probe, Settings
-from fleet.protocol.destination.instance_status import Said
+from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, ProbeOutcome, HealthSettings
+from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
-from fleet.protocol.retry.grpc_route import Backend
-from fleet.transport.destinations import Answer, Destinations
-from fleet.transport.http2.backend_dialer import Dialer, DialError
-from fleet.transport.http2.fields import Known, encode, plain
+from fleet.protocol.retry.grpc_route import BackendRef
+from fleet.transport.destinations import ProbeResponse, Destinations
+from fleet.transport.http2.backend_dialer import BackendDialer, DialError
+from fleet.transport.http2.fields import BlockCache, encode, plain
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 
 log = logging.getLogger(__name__)
 
@@ -47,45 +47,45 @@ class Backends:
     def __init__(
         self,
         *,
-        fixed: Mapping[Ref, Sequence[tuple[str, int]]],
+        fixed_addresses: Mapping[Ref, Sequence[tuple[str, int]]],
         probes: probe_schedule.Settings,
-        options: Options,
+        options: ConnectionOptions,
         dial_within: float,
         tls: ssl.SSLContext | None,
         server_name: str,
         on_resolved: Callable[[], None],
-        health: Settings = RECOMMENDED,
+        health: HealthSettings = RECOMMENDED_SETTINGS,
     ) -> None:
         """Know nobody yet; `on_resolved` is told when addresses of a name became others."""
-        self._fixed = fixed
+        self._fixed_addresses = fixed_addresses
         self._options = options
         self._dial_within = dial_within
         self._tls = tls
         self._server_name = server_name
         self._on_resolved = on_resolved
-        self._known: Known[ResponseHead] = Known(heads.read_response)
+        self._head_cache: BlockCache[ResponseHead] = BlockCache(heads.read_response)
         self._refs: frozenset[Ref] = frozenset()
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
         #: Why names cannot be looked up, said once on the log.
         self._failures: dict[Ref, str] = {}
-        self._dialers: dict[str, Dialer] = {}
-        self._again = asyncio.Event()
+        self._dialers: dict[str, BackendDialer] = {}
+        self._wakeup = asyncio.Event()
         self.destinations = Destinations(self._probe, settings=health, probes=probes)
 
     async def use(self, refs: Iterable[Ref]) -> None:
         """Know these and no others. Returns when all names were looked up once."""
         self._refs = frozenset(refs)
         await self._resolve_all()
-        self._again.set()
+        self._wakeup.set()
 
     async def keep_resolving(self) -> None:
         """Look names up again and again."""
         while True:
             wait = _RESOLVE if all(self._addresses.get(ref) for ref in self._refs) else _RESOLVE_SOON
-            self._again.clear()
+            self._wakeup.clear()
             try:
                 async with asyncio.timeout(wait):
-                    await self._again.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 try:
                     if await self._resolve_all():
@@ -93,14 +93,14 @@ class Backends:
                 except Exception:
                     log.exception("backends could not be looked up")
 
-    def weights(self, backends: Iterable[Backend]) -> dict[str, float]:
+    def weights(self, backends: Iterable[BackendRef]) -> dict[str, float]:
         """What each address of a rule is to get: the weight of a backend is shared among its addresses."""
         weights: dict[str, float] = {}
         for backend in backends:
-            found = self._addresses.get((backend.name, backend.port), ())
-            for address in found:
+            backend_addresses = self._addresses.get((backend.name, backend.port), ())
+            for address in backend_addresses:
                 name = addresses.join(*address)
-                weights[name] = weights.get(name, 0.0) + backend.weight / len(found)
+                weights[name] = weights.get(name, 0.0) + backend.weight / len(backend_addresses)
         return weights
 
     def use_tls(self, tls: ssl.SSLContext) -> None:
@@ -109,7 +109,7 @@ class Backends:
         for dialer in self._dialers.values():
             dialer.use_tls(tls)
 
-    def dialer(self, name: str) -> Dialer:
+    def dialer(self, name: str) -> BackendDialer:
         """The connections to an address."""
         return self._dialers[name]
 
@@ -121,94 +121,94 @@ class Backends:
     def describe(self) -> list[dict[str, Any]]:
         """What `GET /destinations` shows."""
         names: dict[str, list[str]] = {}
-        for ref, found in sorted(self._addresses.items()):
-            for address in found:
+        for ref, backend_addresses in sorted(self._addresses.items()):
+            for address in backend_addresses:
                 names.setdefault(addresses.join(*address), []).append(f"{ref[0]}:{ref[1]}")
         return [
             {
-                "address": one.name,
-                "backends": names.get(one.name, []),
-                "health": one.verdict.health.value,
-                "reason": one.verdict.reason.value,
-                "since": one.verdict.at,
-                "active": one.verdict.active.health.value,
-                "passive": one.verdict.passive.health.value,
-                "declared": one.verdict.declared.health.value,
-                "draining": one.verdict.draining is not None,
-                "probed_at": one.probed_at,
-                "error": one.error,
-                "connections": self._dialers[one.name].connections,
+                "address": destination.name,
+                "backends": names.get(destination.name, []),
+                "health": destination.verdict.health.value,
+                "reason": destination.verdict.reason.value,
+                "since": destination.verdict.at,
+                "active": destination.verdict.active.health.value,
+                "passive": destination.verdict.passive.health.value,
+                "declared": destination.verdict.declaration.health.value,
+                "draining": destination.verdict.drain_request is not None,
+                "probed_at": destination.probed_at,
+                "error": destination.error,
+                "connections": self._dialers[destination.name].connections,
             }
-            for one in self.destinations
+            for destination in self.destinations
         ]
 
-    def unresolved(self) -> list[str]:
+    def list_unresolved(self) -> list[str]:
         """Names without an address."""
         return sorted(f"{name}:{port}" for name, port in self._refs if not self._addresses.get((name, port)))
 
     async def _resolve_all(self) -> bool:
-        wanted_refs = self._refs
-        refs = sorted(wanted_refs)
-        found = dict(zip(refs, await asyncio.gather(*map(self._resolve, refs)), strict=True))
+        requested_refs = self._refs
+        refs = sorted(requested_refs)
+        resolved_addresses = dict(zip(refs, await asyncio.gather(*map(self._resolve, refs)), strict=True))
         # While names were looked up others may have become wanted: those are looked up by whoever wants them.
-        if found == self._addresses or self._refs is not wanted_refs:
+        if resolved_addresses == self._addresses or self._refs is not requested_refs:
             return False
-        self._addresses = found
-        wanted = {
-            addresses.join(*address): (ref[0], address) for ref in refs for address in found.get(ref, ())
+        self._addresses = resolved_addresses
+        backends_by_name = {
+            addresses.join(*address): (ref[0], address) for ref in refs for address in resolved_addresses.get(ref, ())
         }
-        self.destinations.keep(wanted)
+        self.destinations.set_names(backends_by_name)
         # One that is known by another name now must show a certificate of that one.
-        stays = {
+        kept_names = {
             name
             for name, dialer in self._dialers.items()
-            if name in wanted and dialer.server_name == self._name_of(wanted[name][0])
+            if name in backends_by_name and dialer.server_name == self._certificate_name_of(backends_by_name[name][0])
         }
-        for name in self._dialers.keys() - stays:
+        for name in self._dialers.keys() - kept_names:
             self._dialers.pop(name).retire()
-        for name, (backend, address) in wanted.items():
+        for name, (backend, address) in backends_by_name.items():
             if name not in self._dialers:
-                self._dialers[name] = Dialer(
+                self._dialers[name] = BackendDialer(
                     address,
-                    self._known,
+                    self._head_cache,
                     self._options,
                     within=self._dial_within,
                     tls=self._tls,
-                    server_name=self._name_of(backend),
+                    server_name=self._certificate_name_of(backend),
                 )
         return True
 
-    def _name_of(self, backend: str) -> str:
+    def _certificate_name_of(self, backend: str) -> str:
         """What the certificates of a backend must be for."""
         return self._server_name or backend
 
     async def _resolve(self, ref: Ref) -> tuple[tuple[str, int], ...]:
-        if ref in self._fixed:
-            return tuple(self._fixed[ref])
+        if ref in self._fixed_addresses:
+            return tuple(self._fixed_addresses[ref])
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(*ref, type=socket.SOCK_STREAM)
+            address_infos = await asyncio.get_running_loop().getaddrinfo(*ref, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             # An answer that failed says nothing about addresses that were right before.
-            why = str(error if isinstance(error, UnicodeError) else error.strerror or error)
-            if self._failures.get(ref) != why:
-                log.warning("backend %s:%d cannot be looked up: %s", *ref, why)
-            self._failures[ref] = why
+            reason = str(error if isinstance(error, UnicodeError) else error.strerror or error)
+            if self._failures.get(ref) != reason:
+                log.warning("backend %s:%d cannot be looked up: %s", *ref, reason)
+            self._failures[ref] = reason
             return self._addresses.get(ref, ())
         if self._failures.pop(ref, None) is not None:
             log.info("backend %s:%d is found again", *ref)
-        return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in found}))
+        return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in address_infos}))
 
-    async def _probe(self, name: str) -> Answer:
+    async def _probe(self, name: str) -> ProbeResponse:
         try:
             connection = await self._dialers[name].dial()
         except DialError as error:
-            return Answer(Probe.FAILURE, str(error))
-        check = _Check()
+            return ProbeResponse(ProbeOutcome.FAILURE, str(error))
+        check = _HealthCheck()
         stream = connection.open(self._check_head(name))
         stream.listener = check
         stream.send_data(_WHOLE_SERVER, end=True)
         try:
-            return await check.answer
+            return await check.response
         finally:
             stream.reset(Code.CANCEL)
 
@@ -226,76 +226,76 @@ class Backends:
         )
 
 
-class _Check:
+class _HealthCheck:
     """Listens to the answer of one health check."""
 
     def __init__(self) -> None:
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[ProbeResponse] = asyncio.get_running_loop().create_future()
         self._body = b""
-        self._said = instance_status.NOTHING
+        self._status = instance_status.EMPTY_STATUS
 
-    @contained
-    def on_headers(self, made: ResponseHead, *, end: bool) -> None:
+    @contain_errors
+    def on_headers(self, head: ResponseHead, *, end: bool) -> None:
         """Take the head, or the end."""
-        before = self._said
-        self._said = Said(
-            "" if made.degraded else before.degraded,
-            made.draining if before.draining is None else before.draining,
+        previous_status = self._status
+        self._status = InstanceStatus(
+            "" if head.degraded else previous_status.degraded_reason,
+            head.draining_reason if previous_status.draining_reason is None else previous_status.draining_reason,
         )
-        if made.http not in {None, 200}:
-            self._say(Answer(Probe.FAILURE, f"HTTP {made.http} to a health check"))
+        if head.http not in {None, 200}:
+            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, f"HTTP {head.http} to a health check"))
         elif end:
-            self._say(replace(self._conclude(made), said=self._said))
+            self._set_response(replace(self._conclude(head), status=self._status))
 
-    @contained
+    @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Take the message."""
         self._body += data[:1024]
         if end:
-            self._say(Answer(Probe.FAILURE, "a health check ended without a status"))
+            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "a health check ended without a status"))
 
-    @contained
-    def on_reset(self, code: Code, why: str) -> None:
+    @contain_errors
+    def on_reset(self, code: Code, reason: str) -> None:
         """It would not answer."""
-        self._say(Answer(Probe.FAILURE, why or f"it reset a health check: {code.name}"))
+        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, reason or f"it reset a health check: {code.name}"))
 
-    @contained
-    def on_lost(self, why: str) -> None:
+    @contain_errors
+    def on_lost(self, reason: str) -> None:
         """It is gone."""
-        self._say(Answer(Probe.FAILURE, f"the connection was lost: {why}"))
+        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, f"the connection was lost: {reason}"))
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End this check after an error of ours; calls on the connection go on."""
-        self._say(Answer(Probe.FAILURE, "its answer to a health check could not be taken"))
+        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "its answer to a health check could not be taken"))
 
-    def _conclude(self, made: ResponseHead) -> Answer:
-        if made.status is Status.UNIMPLEMENTED:
+    def _conclude(self, head: ResponseHead) -> ProbeResponse:
+        if head.status is Status.UNIMPLEMENTED:
             # It has no health service: that it answers is all there is to know.
-            return self._well()
-        if made.status is not Status.OK:
-            said = grpc_http2.read_message(made.message)
-            return Answer(
-                Probe.FAILURE, f"{made.status.name if made.status else 'no status'} to a health check: {said}"
+            return self._healthy_response()
+        if head.status is not Status.OK:
+            details = grpc_http2.read_message(head.message)
+            return ProbeResponse(
+                ProbeOutcome.FAILURE, f"{head.status.name if head.status else 'no status'} to a health check: {details}"
             )
         try:
             status = health_pb2.HealthCheckResponse.FromString(self._body[grpc_http2.PREFIX :]).status
         except DecodeError:
-            return Answer(Probe.FAILURE, "its health cannot be read")
+            return ProbeResponse(ProbeOutcome.FAILURE, "its health cannot be read")
         if status != health_pb2.HealthCheckResponse.SERVING:
-            return Answer(Probe.FAILURE, f"it says {_name_of(status)}")
-        return self._well()
+            return ProbeResponse(ProbeOutcome.FAILURE, f"it says {_status_name(status)}")
+        return self._healthy_response()
 
-    def _well(self) -> Answer:
-        if self._said.degraded is None:
-            return Answer(Probe.SUCCESS)
-        return Answer(Probe.DEGRADED, "it says degraded")
+    def _healthy_response(self) -> ProbeResponse:
+        if self._status.degraded_reason is None:
+            return ProbeResponse(ProbeOutcome.SUCCESS)
+        return ProbeResponse(ProbeOutcome.DEGRADED, "it says degraded")
 
-    def _say(self, answer: Answer) -> None:
-        if not self.answer.done():
-            self.answer.set_result(answer)
+    def _set_response(self, response: ProbeResponse) -> None:
+        if not self.response.done():
+            self.response.set_result(response)
 
 
-def _name_of(status: int) -> str:
+def _status_name(status: int) -> str:
     """The name of a serving status; a number that a later protocol may bring has none."""
     statuses = health_pb2.HealthCheckResponse.ServingStatus
     return str(statuses.Name(status)) if status in statuses.values() else f"status {status}"
@@ -306,4 +306,4 @@ def parse_flag(text: str) -> tuple[Ref, tuple[tuple[str, int], ...]]:
     name, equals, rest = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not NAME:PORT=HOST:PORT[,HOST:PORT]")
-    return addresses.parse(name), tuple(addresses.parse(one.strip()) for one in rest.split(","))
+    return addresses.parse(name), tuple(addresses.parse(part.strip()) for part in rest.split(","))

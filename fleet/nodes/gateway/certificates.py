@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Contexts:
+class TLSContexts:
     """TLS towards callers, and towards backends; None: none."""
 
     callers: ssl.SSLContext | None
@@ -32,7 +32,7 @@ class Certificates:
         self,
         callers: TLSFiles,
         backends: TLSFiles | None,
-        apply: Callable[[Contexts], Awaitable[None]],
+        apply: Callable[[TLSContexts], Awaitable[None]],
         report: Callable[..., None],
     ) -> None:
         """Read them. Raises TLSError. `report(valid=, loaded=)` is told of every attempt."""
@@ -43,16 +43,16 @@ class Certificates:
         sides = [callers] if backends is None else [callers, backends]
         paths = [path for side in sides for path in (side.certificate, side.key, side.authority) if path]
         self.files = WatchedFiles(paths, self._reload)
-        self.files.note()
+        self.files.record_stamps()
         self.contexts = self._read()
         #: Why the files as they are now cannot be used; empty: they are in force.
         self.problem = ""
         self.loaded_at = time.time()
         report(valid=True, loaded=True)
 
-    def _read(self) -> Contexts:
+    def _read(self) -> TLSContexts:
         try:
-            return Contexts(
+            return TLSContexts(
                 server_context(self._callers) if self._callers.enabled else None,
                 None if self._backends is None else client_context(self._backends),
             )

@@ -8,18 +8,18 @@ from typing import Protocol
 from fleet.nodes.gateway.sessions import Sessions
 from fleet.nodes.shared.pump import Tasks
 from fleet.protocol.retry.grpc_http2 import Status
-from fleet.protocol.retry.policy import Policy
-from fleet.protocol.retry.route_table import Found
+from fleet.protocol.retry.policy import RetryPolicy
+from fleet.protocol.retry.route_table import RouteEntry
 from fleet.transport.destinations import Destinations, Pool
-from fleet.transport.http2.backend_dialer import Dialer
+from fleet.transport.http2.backend_dialer import BackendDialer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """A rule, ready for calls."""
 
-    found: Found
-    policy: Policy
+    route_entry: RouteEntry
+    policy: RetryPolicy
     pool: Pool
     #: None: each call of the rule is picked for anew.
     sessions: Sessions | None = None
@@ -27,7 +27,7 @@ class Entry:
     @property
     def name(self) -> str:
         """For metrics and sentences."""
-        return self.found.name
+        return self.route_entry.name
 
 
 class OpenCall(Protocol):
@@ -36,7 +36,7 @@ class OpenCall(Protocol):
     #: When it came, by the monotonic clock.
     began_at: float
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """End it with UNAVAILABLE and this sentence."""
 
 
@@ -54,22 +54,22 @@ class CallContext(Protocol):
     def find(self, authority: str, path: str) -> Entry | None:
         """The rule for a call."""
 
-    def dialer(self, name: str) -> Dialer:
+    def dialer(self, name: str) -> BackendDialer:
         """The connections to an address."""
         ...
 
-    def budget_first(self, now: float) -> None:
+    def record_first_attempt(self, now: float) -> None:
         """Count a first try."""
 
-    def budget_allows(self, now: float) -> bool:
+    def allow_retry(self, now: float) -> bool:
         """Whether a retry may be sent; it is counted if so."""
         ...
 
-    def retried(self, entry: Entry, status: Status) -> None:
+    def record_retry(self, entry: Entry, status: Status) -> None:
         """A try is followed by another."""
 
-    def saw_stream(self, path: str) -> None:
+    def record_stream_method(self, path: str) -> None:
         """Remember a method whose answer is a stream."""
 
-    def ended(self, call: OpenCall, entry: Entry | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
         """A call is over."""

@@ -14,18 +14,18 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 
-class Breakable(Protocol):
+class Abortable(Protocol):
     """What may meet an error of ours."""
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End only this, in whatever state it is."""
 
 
-_B = TypeVar("_B", bound=Breakable)
+_B = TypeVar("_B", bound=Abortable)
 _P = ParamSpec("_P")
 
 
-def contained(method: Callable[Concatenate[_B, _P], None]) -> Callable[Concatenate[_B, _P], None]:
+def contain_errors(method: Callable[Concatenate[_B, _P], None]) -> Callable[Concatenate[_B, _P], None]:
     """Wrap a method so that an error in it is logged with its traceback and ends its own object alone."""
 
     @wraps(method)
@@ -34,6 +34,6 @@ def contained(method: Callable[Concatenate[_B, _P], None]) -> Callable[Concatena
             method(self, *args, **kwargs)
         except Exception:
             log.exception("an error in %s ends one call; the connection goes on", method.__qualname__)
-            self.break_down()
+            self.abort()
 
     return run

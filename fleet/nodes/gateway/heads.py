@@ -9,7 +9,7 @@ from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
-from fleet.transport.http2.fields import Fields, encode, plain
+from fleet.transport.http2.fields import HeaderFields, encode, plain
 from fleet.transport.http2.messages import Field
 
 _DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
@@ -33,7 +33,7 @@ class RequestHead:
     refusal: int | None
     method: str
     #: What the block holds beside its pseudo-headers.
-    fields: Fields = ()
+    fields: HeaderFields = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +48,23 @@ class ResponseHead:
     #: By Envoy's header.
     degraded: bool
     #: Why it takes nobody new; None: it does.
-    draining: str | None
+    draining_reason: str | None
     block: bytes
 
 
-def request_maker(*, secure: bool) -> Callable[[Fields], RequestHead]:
+def make_request_reader(*, secure: bool) -> Callable[[HeaderFields], RequestHead]:
     """Read heads of well-formed requests; towards backends with TLS the scheme is https."""
     scheme = b"https" if secure else b"http"
 
-    def make(fields: Fields) -> RequestHead:
+    def make(fields: HeaderFields) -> RequestHead:
         return _request(fields, scheme)
 
     return make
 
 
-def _request(fields: Fields, scheme: bytes) -> RequestHead:
+def _request(fields: HeaderFields, scheme: bytes) -> RequestHead:
     pseudo: dict[bytes, bytes] = {}
-    kept: list[Field] = []
+    fields_to_pass: list[Field] = []
     timeout, content, host = None, b"", b""
     for field in fields:
         name, value, _ = field
@@ -79,7 +79,7 @@ def _request(fields: Fields, scheme: bytes) -> RequestHead:
         elif name == b"host":
             host = value
             continue
-        kept.append(field)
+        fields_to_pass.append(field)
     path, authority = pseudo.get(b":path", b""), pseudo.get(b":authority", host)
     head = plain((b":method", b"POST"), (b":scheme", scheme), (b":path", path), (b":authority", authority))
     method = pseudo.get(b":method", b"")
@@ -87,10 +87,10 @@ def _request(fields: Fields, scheme: bytes) -> RequestHead:
         path.decode("latin-1"),
         authority.decode("latin-1"),
         timeout,
-        encode((*head, *kept)),
+        encode((*head, *fields_to_pass)),
         _refusal(method, content),
         method.decode("latin-1"),
-        tuple(kept),
+        tuple(fields_to_pass),
     )
 
 
@@ -100,12 +100,12 @@ def _refusal(method: bytes, content: bytes) -> int | None:
     return None if content.startswith(b"application/grpc") else 415
 
 
-def read_response(fields: Fields) -> ResponseHead:
+def read_response(fields: HeaderFields) -> ResponseHead:
     """Read an answer's head or trailers."""
     http: int | None = None
     status: Status | None = None
     message, pushback, grpc, degraded = b"", None, False, False
-    draining: str | None = None
+    draining_reason: str | None = None
     for name, value, _ in fields:
         if name == b":status":
             http = int(value) if value.isdigit() and len(value) == 3 else 0
@@ -120,25 +120,25 @@ def read_response(fields: Fields) -> ResponseHead:
         elif name == _DEGRADED:
             degraded = True
         elif name == _DRAINING:
-            draining = value.decode("latin-1")
-    return ResponseHead(http, grpc, status, message, pushback, degraded, draining, encode(fields))
+            draining_reason = value.decode("latin-1")
+    return ResponseHead(http, grpc, status, message, pushback, degraded, draining_reason, encode(fields))
 
 
-def with_deadline(head: RequestHead, seconds: float | None, tries_before: int) -> bytes:
+def encode_request(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:
     """The block of one try."""
     block = head.block
     if seconds is not None:
         block += encode(plain((_TIMEOUT, grpc_http2.write_timeout(seconds))))
-    if tries_before:
-        block += encode(plain((_ATTEMPTS, str(tries_before).encode())))
+    if attempts_before:
+        block += encode(plain((_ATTEMPTS, str(attempts_before).encode())))
     return block
 
 
-def trailers(status: Status, message: str, *, alone: bool) -> bytes:
+def trailers(status: Status, message: str, *, is_trailers_only: bool) -> bytes:
     """The end of a call that the gateway itself decides; `alone`: nothing was sent before."""
     fields = plain(
         (b"grpc-status", str(int(status)).encode()), (b"grpc-message", grpc_http2.write_message(message))
     )
-    if alone:
+    if is_trailers_only:
         fields = (*plain((b":status", b"200"), (b"content-type", b"application/grpc")), *fields)
     return encode(fields)

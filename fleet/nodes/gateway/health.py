@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.error_containment import contained
+from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.protocol.retry.grpc_http2 import PREFIX, Status
 from fleet.transport.http2.frames import Code
@@ -20,7 +20,7 @@ SERVICE = "grpc.health.v1.Health"
 _CHECK, _WATCH = f"/{SERVICE}/Check", f"/{SERVICE}/Watch"
 #: The name of a service is not longer. Bytes.
 _LONGEST = 4096
-_Serving = health_pb2.HealthCheckResponse
+_HealthResponse = health_pb2.HealthCheckResponse
 
 
 class GatewayHealth:
@@ -30,13 +30,13 @@ class GatewayHealth:
         self.serving = True
         self.watches: set[HealthCall] = set()
 
-    def leave(self) -> None:
+    def stop_serving(self) -> None:
         """Take no new calls from now on: tell the watches, and end them, for a drain does not wait for them."""
         self.serving = False
         for watch in list(self.watches):
             watch.end("the gateway ends")
 
-    def answer(self, stream: Stream) -> None:
+    def serve_call(self, stream: Stream) -> None:
         """Answer a call of the health service."""
         stream.listener = HealthCall(self, stream)
 
@@ -49,17 +49,17 @@ class HealthCall:
         self._stream = stream
         self._path = ""
         self._body = b""
-        self._begun = False
-        self._done = False
+        self._head_sent = False
+        self._is_done = False
 
-    @contained
-    def on_headers(self, made: RequestHead, *, end: bool) -> None:
+    @contain_errors
+    def on_headers(self, head: RequestHead, *, end: bool) -> None:
         """Take the method; a call without a message is one for "", as protobuf has it."""
-        self._path = self._path or made.path
+        self._path = self._path or head.path
         if end:
             self._answer()
 
-    @contained
+    @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Take the request."""
         self._body += data
@@ -68,32 +68,32 @@ class HealthCall:
         elif end:
             self._answer()
 
-    @contained
-    def on_reset(self, code: Code, why: str) -> None:
+    @contain_errors
+    def on_reset(self, code: Code, reason: str) -> None:
         """The caller gave up."""
-        del code, why
-        self._forget()
+        del code, reason
+        self._close()
 
-    @contained
-    def on_lost(self, why: str) -> None:
+    @contain_errors
+    def on_lost(self, reason: str) -> None:
         """The caller is gone."""
-        del why
-        self._forget()
+        del reason
+        self._close()
 
-    @contained
-    def end(self, why: str) -> None:
+    @contain_errors
+    def end(self, reason: str) -> None:
         """Say NOT_SERVING to a watch, and end it."""
-        if not self._done:
-            self._send(int(_Serving.NOT_SERVING))
-            self._finish(Status.UNAVAILABLE, why)
+        if not self._is_done:
+            self._send(int(_HealthResponse.NOT_SERVING))
+            self._finish(Status.UNAVAILABLE, reason)
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End the call after an error of ours."""
-        self._forget()
+        self._close()
         self._stream.reset(Code.INTERNAL_ERROR)
 
     def _answer(self) -> None:
-        if self._done:
+        if self._is_done:
             return
         if self._path not in {_CHECK, _WATCH}:
             self._finish(Status.UNIMPLEMENTED, f"{self._path} is not implemented")
@@ -109,31 +109,31 @@ class HealthCall:
         if self._path == _CHECK and service:
             self._finish(Status.NOT_FOUND, f"{service} is not a service of the gateway itself")
         elif self._path == _CHECK:
-            self._send(self._now)
+            self._send(self._serving_status)
             self._finish(Status.OK, "")
         else:
             # A watch of an unknown service stays open, as the protocol has it.
-            self._send(int(_Serving.SERVICE_UNKNOWN) if service else self._now)
+            self._send(int(_HealthResponse.SERVICE_UNKNOWN) if service else self._serving_status)
             self._health.watches.add(self)
 
     @property
-    def _now(self) -> int:
-        return int(_Serving.SERVING if self._health.serving else _Serving.NOT_SERVING)
+    def _serving_status(self) -> int:
+        return int(_HealthResponse.SERVING if self._health.serving else _HealthResponse.NOT_SERVING)
 
     def _send(self, status: int) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._head_sent:
+            self._head_sent = True
             self._stream.send_headers(heads.HEAD)
-        message = _Serving(status=status).SerializeToString()
+        message = _HealthResponse(status=status).SerializeToString()
         self._stream.send_data(b"\0" + len(message).to_bytes(4) + message)
 
     def _finish(self, status: Status, details: str) -> None:
-        trailers = heads.trailers(status, details, alone=not self._begun)
+        trailers = heads.trailers(status, details, is_trailers_only=not self._head_sent)
         self._stream.send_headers(trailers, end=True)
-        if not self._stream.waiting:
+        if not self._stream.has_pending_data:
             self._stream.reset(Code.NO_ERROR)  # where the caller has not ended its request
-        self._forget()
+        self._close()
 
-    def _forget(self) -> None:
-        self._done = True
+    def _close(self) -> None:
+        self._is_done = True
         self._health.watches.discard(self)

@@ -19,22 +19,22 @@ from fleet.nodes.gateway.context import Entry, OpenCall
 from fleet.nodes.gateway.heads import RequestHead
 from fleet.nodes.gateway.health import SERVICE, GatewayHealth
 from fleet.nodes.gateway.metrics import GatewayMetrics
-from fleet.nodes.gateway.refused_requests import Refusal
+from fleet.nodes.gateway.refused_requests import RefusedRequest
 from fleet.nodes.gateway.sessions import Sessions
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.pump import Tasks
 from fleet.processes import background
 from fleet.protocol.destination import picker
-from fleet.protocol.retry.budget import Budget
+from fleet.protocol.retry.budget import RetryBudget
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import NO_RETRY
-from fleet.protocol.retry.route_table import Found, RouteTable
+from fleet.protocol.retry.route_table import RouteEntry, RouteTable
 from fleet.transport.destinations import Destinations, Pool
-from fleet.transport.http2.backend_dialer import Dialer
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Fields, Known
+from fleet.transport.http2.backend_dialer import BackendDialer
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import HeaderFields, BlockCache
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.listen_sockets import stop_listening
 
@@ -42,33 +42,33 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 #: Hosts and paths whose rule is remembered; strangers may ask for many.
-_REMEMBERED = 1024
+_MAX_CACHED_ENTRIES = 1024
 #: Methods that were seen to answer with a stream; what callers send adds none.
-_STREAMS = 1024
+_MAX_STREAM_METHODS = 1024
 
 
-class Door:
+class GatewayListener:
     """Takes calls and knows what each needs."""
 
     def __init__(
         self,
         backends: Backends,
         metrics: GatewayMetrics,
-        read_head: Callable[[Fields], RequestHead],
-        options: Options,
+        read_head: Callable[[HeaderFields], RequestHead],
+        options: ConnectionOptions,
         *,
         max_message: int,
-        preferring: picker.Settings,
+        picking_settings: picker.Settings,
         streams: frozenset[str] = frozenset(),
-        budget: Budget | None = None,
+        budget: RetryBudget | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """Have no routes yet: every call is refused."""
         self._backends = backends
         self._metrics = metrics
-        self._known: Known[RequestHead] = Known(read_head)
+        self._head_cache: BlockCache[RequestHead] = BlockCache(read_head)
         self._options = options
-        self._preferring = preferring
+        self._picking_settings = picking_settings
         #: Paths of methods whose answers are streams: their calls are passed on once.
         self._streams = streams
         #: The same, of methods that answered with a stream, the latest last.
@@ -76,14 +76,14 @@ class Door:
         self._budget = budget
         #: One, or one for each address of a host.
         self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._connections: set[Http2Connection] = set()
         self._calls: set[OpenCall] = set()
         self.health = GatewayHealth()
         #: Set when the last call ended, once the gateway ends.
         self._idle: asyncio.Event | None = None
         self._table = RouteTable(())
         self._entries: dict[tuple[int, int], Entry] = {}
-        self._remembered: dict[tuple[str, str], Entry | None] = {}
+        self._entry_cache: dict[tuple[str, str], Entry | None] = {}
         self._chance = chance
         self.max_message = max_message
         self.tasks = Tasks()
@@ -94,7 +94,7 @@ class Door:
     async def listen(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
         """Listen, and say where. Raises OSError."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._connected, *address, ssl=tls, backlog=_BACKLOG)
+        server = await loop.create_server(self._make_connection, *address, ssl=tls, backlog=_BACKLOG)
         self._servers = [server]
         return addresses.join(address[0], server.sockets[0].getsockname()[1])
 
@@ -102,10 +102,10 @@ class Door:
         """Accept by this from now on: on the same sockets, so that nobody who connects meanwhile is refused."""
         loop = asyncio.get_running_loop()
         old = self._servers
-        listening = [socket.socket(fileno=os.dup(one.fileno())) for server in old for one in server.sockets]
+        sockets = [socket.socket(fileno=os.dup(sock.fileno())) for server in old for sock in server.sockets]
         self._servers = [
-            await loop.create_server(self._connected, sock=one, ssl=tls, backlog=_BACKLOG)
-            for one in listening
+            await loop.create_server(self._make_connection, sock=sock, ssl=tls, backlog=_BACKLOG)
+            for sock in sockets
         ]
         for server in old:
             await stop_listening(server)
@@ -113,8 +113,8 @@ class Door:
     def route(self, table: RouteTable) -> None:
         """Send calls by these routes from now on; those under way are not touched."""
         self._table = table
-        self._entries = {(id(rule.route), rule.number): self._entry(rule) for rule in table.rules}
-        self._remembered.clear()
+        self._entries = {(id(rule.route), rule.number): self._make_entry(rule) for rule in table.rules}
+        self._entry_cache.clear()
 
     def reroute(self) -> None:
         """Addresses of backends became others."""
@@ -122,7 +122,7 @@ class Door:
 
     async def stop(self, within: float) -> None:
         """Take no new calls, wait for those there are, then end."""
-        self.health.leave()
+        self.health.stop_serving()
         for server in self._servers:
             await stop_listening(server)
         for connection in list(self._connections):
@@ -143,16 +143,16 @@ class Door:
         return [
             {
                 "rule": entry.name,
-                "hostnames": list(entry.found.route.hostnames),
+                "hostnames": list(entry.route_entry.route.hostnames),
                 "matches": [
-                    {"service": one.service, "method": one.method} for one in entry.found.rule.matches
+                    {"service": ref.service, "method": ref.method} for ref in entry.route_entry.rule.matches
                 ],
                 "backends": {
-                    f"{one.name}:{one.port}": {
+                    f"{ref.name}:{ref.port}": {
                         name: round(entry.pool.picker().shares.get(name, 0.0), 4)
-                        for name in self._backends.weights([one])
+                        for name in self._backends.weights([ref])
                     }
-                    for one in entry.found.rule.backends
+                    for ref in entry.route_entry.rule.backends
                 },
             }
             for entry in self._entries.values()
@@ -178,96 +178,96 @@ class Door:
         """The rule for a call."""
         key = authority, path
         try:
-            return self._remembered[key]
+            return self._entry_cache[key]
         except KeyError:
             pass
-        found = self._table.find(authority, path)
-        entry = None if found is None else self._entries[id(found.route), found.number]
+        route_entry = self._table.find(authority, path)
+        entry = None if route_entry is None else self._entries[id(route_entry.route), route_entry.number]
         if entry is not None and (path in self._streams or path in self._stream_methods):
             entry = replace(entry, policy=NO_RETRY)
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = entry
+        if len(self._entry_cache) >= _MAX_CACHED_ENTRIES:
+            self._entry_cache.clear()
+        self._entry_cache[key] = entry
         return entry
 
-    def dialer(self, name: str) -> Dialer:
+    def dialer(self, name: str) -> BackendDialer:
         """The connections to an address."""
         return self._backends.dialer(name)
 
-    def budget_first(self, now: float) -> None:
+    def record_first_attempt(self, now: float) -> None:
         """Count a first try."""
         if self._budget is not None:
             self._budget.first(now)
 
-    def budget_allows(self, now: float) -> bool:
+    def allow_retry(self, now: float) -> bool:
         """Whether a retry may be sent; it is counted if so."""
         return self._budget is None or self._budget.allow(now)
 
-    def saw_stream(self, path: str) -> None:
+    def record_stream_method(self, path: str) -> None:
         """Remember a method whose answer is a stream: from now on its calls are passed on once."""
         if path in self._streams or path in self._stream_methods:
             return
-        if len(self._stream_methods) >= _STREAMS:
+        if len(self._stream_methods) >= _MAX_STREAM_METHODS:
             del self._stream_methods[next(iter(self._stream_methods))]
         self._stream_methods[path] = None
-        self._remembered.clear()
+        self._entry_cache.clear()
         log.info("%s answers with a stream: its calls are not retried", path)
 
-    def retried(self, entry: Entry, status: Status) -> None:
+    def record_retry(self, entry: Entry, status: Status) -> None:
         """A try is followed by another."""
-        self._metrics.retried(entry.name, status.name)
+        self._metrics.record_retry(entry.name, status.name)
 
-    def ended(self, call: OpenCall, entry: Entry | None, status: str) -> None:
+    def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
         """A call is over."""
         self._calls.discard(call)
         if self._idle is not None and not self._calls:
             self._idle.set()
-        self._metrics.ended(
+        self._metrics.record_call(
             "no route" if entry is None else entry.name, status, time.monotonic() - call.began_at
         )
 
-    def _connected(self) -> Connection:
-        connection = Connection(self._known, self._options, on_stream=self._begin, on_end=self._disconnected)
+    def _make_connection(self) -> Http2Connection:
+        connection = Http2Connection(self._head_cache, self._options, on_stream=self._on_stream, on_end=self._on_disconnect)
         self._connections.add(connection)
         return connection
 
-    def _disconnected(self, connection: Connection, why: str) -> None:
-        del why
+    def _on_disconnect(self, connection: Http2Connection, reason: str) -> None:
+        del reason
         self._connections.discard(connection)
 
-    def _entry(self, rule: Found) -> Entry:
-        weights = self._backends.weights(rule.rule.backends)
-        persistence = rule.rule.sessions
+    def _make_entry(self, route_entry: RouteEntry) -> Entry:
+        weights = self._backends.weights(route_entry.rule.backends)
+        persistence = route_entry.rule.sessions
         return Entry(
-            rule,
-            rule.rule.policy,
-            Pool(self.destinations, weights, self._preferring),
+            route_entry,
+            route_entry.rule.policy,
+            Pool(self.destinations, weights, self._picking_settings),
             None if persistence is None else Sessions(persistence, weights),
         )
 
-    def _begin(self, stream: Stream, made: RequestHead) -> None:
+    def _on_stream(self, stream: Stream, head: RequestHead) -> None:
         try:
-            if made.refusal is not None:
-                stream.listener = Refusal(stream, made.refusal, body=made.method != "HEAD")
-                self._metrics.ended("no route", Status.UNIMPLEMENTED.name, 0.0)
+            if head.refusal is not None:
+                stream.listener = RefusedRequest(stream, head.refusal, body=head.method != "HEAD")
+                self._metrics.record_call("no route", Status.UNIMPLEMENTED.name, 0.0)
                 return
-            if made.timeout is not None:
-                stream.deadline_at = asyncio.get_running_loop().time() + made.timeout
-            if self._is_own_health(made):
-                self.health.answer(stream)
+            if head.timeout is not None:
+                stream.deadline_at = asyncio.get_running_loop().time() + head.timeout
+            if self._is_own_health(head):
+                self.health.serve_call(stream)
                 return
         except Exception:
             # What is raised while a connection reads ends the connection, with the calls of everybody on it.
-            log.exception("a call of %s could not be begun", made.path)
+            log.exception("a call of %s could not be begun", head.path)
             stream.reset(Code.INTERNAL_ERROR)
             return
         # The head comes again, with whether the call ends there.
         stream.listener = call = Call(self, stream)
         self._calls.add(call)
 
-    def _is_own_health(self, made: RequestHead) -> bool:
+    def _is_own_health(self, head: RequestHead) -> bool:
         """Whether a call asks for the health of the gateway itself: no rule names that service."""
-        if not made.path.startswith(f"/{SERVICE}/"):
+        if not head.path.startswith(f"/{SERVICE}/"):
             return False
-        entry = self.find(made.authority, made.path)
-        return entry is None or all(match.service != SERVICE for match in entry.found.rule.matches)
+        entry = self.find(head.authority, head.path)
+        return entry is None or all(match.service != SERVICE for match in entry.route_entry.rule.matches)

@@ -36,10 +36,10 @@ class GatewayMetrics:
             ["rule", "status"],
             registry=registry,
         )
-        self._valid = Gauge(
+        self._routes_valid = Gauge(
             "refloat_gateway_routes_file_valid", "1 while the routes file reads well", registry=registry
         )
-        self._loaded = Gauge(
+        self._routes_loaded_at = Gauge(
             "refloat_gateway_routes_loaded_timestamp_seconds",
             "When the routes in force were read",
             registry=registry,
@@ -49,37 +49,37 @@ class GatewayMetrics:
             "1 while the certificates' files can be used",
             registry=registry,
         )
-        self._certificates_loaded = Gauge(
+        self._certificates_loaded_at = Gauge(
             "refloat_gateway_certificates_loaded_timestamp_seconds",
             "When the certificates in force were read",
             registry=registry,
         )
-        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self._call_metrics: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
-    def ended(self, rule: str, status: str, seconds: float) -> None:
+    def record_call(self, rule: str, status: str, seconds: float) -> None:
         """Count a call."""
-        found = self._ended.get((rule, status))
-        if found is None:  # looking children up by labels costs more than counting
-            found = self._calls.labels(rule, status), self._seconds.labels(rule)
-            self._ended[rule, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+        call_metrics = self._call_metrics.get((rule, status))
+        if call_metrics is None:  # looking children up by labels costs more than counting
+            call_metrics = self._calls.labels(rule, status), self._seconds.labels(rule)
+            self._call_metrics[rule, status] = call_metrics
+        call_metrics[0].inc()
+        call_metrics[1].observe(seconds)
 
-    def retried(self, rule: str, status: str) -> None:
+    def record_retry(self, rule: str, status: str) -> None:
         """Count a retry."""
         self._retries.labels(rule, status).inc()
 
-    def routes(self, *, valid: bool, loaded: bool) -> None:
+    def record_routes(self, *, valid: bool, loaded: bool) -> None:
         """The routes file was read."""
-        self._valid.set(valid)
+        self._routes_valid.set(valid)
         if loaded:
-            self._loaded.set(time.time())
+            self._routes_loaded_at.set(time.time())
 
-    def certificates(self, *, valid: bool, loaded: bool) -> None:
+    def record_certificates(self, *, valid: bool, loaded: bool) -> None:
         """The certificates were read."""
         self._certificates_valid.set(valid)
         if loaded:
-            self._certificates_loaded.set(time.time())
+            self._certificates_loaded_at.set(time.time())
 
 
 class DestinationHealth(Collector):
@@ -92,9 +92,9 @@ class DestinationHealth(Collector):
     @override
     def collect(self) -> Iterable[Metric]:
         family = self._family()
-        for one in self._destinations:
+        for destination in self._destinations:
             for health in Health:
-                family.add_metric([one.name, health.value], float(one.verdict.health is health))
+                family.add_metric([destination.name, health.value], float(destination.verdict.health is health))
         return [family]
 
     def _family(self) -> GaugeMetricFamily:

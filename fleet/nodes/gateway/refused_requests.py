@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.nodes.gateway.error_containment import contained
+from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
@@ -18,7 +18,7 @@ _SENTENCES = {
 }
 
 
-class Refusal:
+class RefusedRequest:
     """Listens to the stream of one refused request."""
 
     def __init__(self, stream: Stream, http: int, *, body: bool) -> None:
@@ -26,16 +26,16 @@ class Refusal:
         self._stream = stream
         self._http = http
         self._body = body
-        self._left = _READ
-        self._answered = False
+        self._remaining_bytes = _READ
+        self._has_answered = False
 
-    @contained
-    def on_headers(self, made: Any, *, end: bool) -> None:
+    @contain_errors
+    def on_headers(self, head: Any, *, end: bool) -> None:
         """Answer at once; trailers change nothing."""
-        del made, end
-        if self._answered:
+        del head, end
+        if self._has_answered:
             return
-        self._answered = True
+        self._has_answered = True
         sentence = _SENTENCES[self._http]
         fields = plain(
             (b":status", str(self._http).encode()),
@@ -49,22 +49,22 @@ class Refusal:
         if self._body:
             self._stream.send_data(sentence, end=True)
 
-    @contained
+    @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Pass over the rest of the request."""
-        self._left -= len(data)
-        if self._left < 0 and not end:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0 and not end:
             # The answer is whole without it: RFC 9113 section 8.1.
             self._stream.reset(Code.NO_ERROR)
 
-    @contained
-    def on_reset(self, code: Code, why: str) -> None:
+    @contain_errors
+    def on_reset(self, code: Code, reason: str) -> None:
         """Do nothing: the request is refused already."""
 
-    @contained
-    def on_lost(self, why: str) -> None:
+    @contain_errors
+    def on_lost(self, reason: str) -> None:
         """Do nothing: the request is refused already."""
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         """End this request after an error of ours."""
         self._stream.reset(Code.INTERNAL_ERROR)

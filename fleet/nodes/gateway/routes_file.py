@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _LONGEST = 1024 * 1024
 
 
-class FileError(Exception):
+class RoutesFileError(Exception):
     """A routes file that cannot be used; one sentence, and every mistake with its path."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
@@ -31,18 +31,18 @@ class FileError(Exception):
 def read(path: Path) -> RouteTable:
     """Read routes. Raises FileError."""
     try:
-        found = path.stat()
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode) or stat.S_ISCHR(found.st_mode):
-            raise FileError(path, ["is no file: nobody could see it change, and reading it may never end"])
-        if found.st_size > _LONGEST:
-            raise FileError(path, [f"is longer than {_LONGEST} bytes"])
+        file_stat = path.stat()
+        if stat.S_ISFIFO(file_stat.st_mode) or stat.S_ISSOCK(file_stat.st_mode) or stat.S_ISCHR(file_stat.st_mode):
+            raise RoutesFileError(path, ["is no file: nobody could see it change, and reading it may never end"])
+        if file_stat.st_size > _LONGEST:
+            raise RoutesFileError(path, [f"is longer than {_LONGEST} bytes"])
         return RouteTable(grpc_route_yaml.from_yaml(path.read_text(encoding="utf-8")))
     except RouteError as error:
-        raise FileError(path, [f"{one.path}: {one.sentence}" for one in error.problems]) from None
+        raise RoutesFileError(path, [f"{problem.path}: {problem.sentence}" for problem in error.problems]) from None
     except UnicodeDecodeError:
-        raise FileError(path, ["is not text in UTF-8"]) from None
+        raise RoutesFileError(path, ["is not text in UTF-8"]) from None
     except OSError as error:
-        raise FileError(path, [f"cannot be read: {error.strerror or error}"]) from None
+        raise RoutesFileError(path, [f"cannot be read: {error.strerror or error}"]) from None
 
 
 class RoutesFile:
@@ -62,7 +62,7 @@ class RoutesFile:
 
     async def load(self) -> None:
         """Read it and put it in force. Raises FileError."""
-        self.files.note()
+        self.files.record_stamps()
         # Not in the loop: a long file takes seconds, and calls go on meanwhile.
         await self._apply(await asyncio.to_thread(read, self.path))
         self.loaded_at, self.problems = time.time(), []
@@ -72,7 +72,7 @@ class RoutesFile:
         was_wrong = bool(self.problems)
         try:
             await self.load()
-        except FileError as error:
+        except RoutesFileError as error:
             if error.problems != self.problems:
                 log.error("the routes file cannot be obeyed; the routes before it stay in force: %s", error)
             self.problems = error.problems

@@ -21,28 +21,28 @@ from fleet.nodes.gateway import backends as gateway_backends
 from fleet.nodes.gateway import descriptors as gateway_descriptors
 from fleet.nodes.gateway import heads
 from fleet.nodes.gateway.backends import Backends, Ref
-from fleet.nodes.gateway.certificates import Certificates, Contexts
-from fleet.nodes.gateway.listener import Door
+from fleet.nodes.gateway.certificates import Certificates, TLSContexts
+from fleet.nodes.gateway.listener import GatewayListener
 from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
-from fleet.nodes.gateway.routes_file import FileError, RoutesFile
+from fleet.nodes.gateway.routes_file import RoutesFileError, RoutesFile
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
 from fleet.nodes.shared.options import Parsed
-from fleet.nodes.shared.picking_options import preferring_options
+from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import picker, probe_schedule
-from fleet.protocol.retry.budget import Budget, BudgetSettings
+from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
 from fleet.protocol.retry.route_table import RouteTable
 from fleet.transport import diag
-from fleet.transport.http2.options import Options
-from fleet.transport.process import ProcessState
+from fleet.transport.http2.options import ConnectionOptions
+from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
 
 #: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
-_PREFERRING = picker.with_headroom(picker.DEFAULTS, None)
+_PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
 #: gRPC servers end a connection that pings more often than once in 5 minutes without data of theirs in between.
 _PING_WITHOUT_DATA = 310.0
@@ -71,10 +71,10 @@ class GatewayFlags:
     #: How much of all that is sent may be retries, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
-    preferring: picker.Settings = _PREFERRING
+    picking_settings: picker.Settings = _PICKING_SETTINGS
     #: Paths of methods whose answers are streams.
     streams: frozenset[str] = frozenset()
-    destination_health: destination.Settings = destination.RECOMMENDED
+    destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 
 
 class Gateway:
@@ -83,80 +83,80 @@ class Gateway:
     def __init__(self, flags: GatewayFlags) -> None:
         """Make it. Raises StartError when the TLS files cannot be used."""
         self.flags = flags
-        self.process = ProcessState(tick=1.0)
+        self.process = ProcessHealth(tick=1.0)
         self.process.register("gateway")
         self.registry = diag.new_registry(self.process)
         self.metrics = GatewayMetrics(self.registry)
         try:
             self.certificates = Certificates(
-                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.certificates
+                flags.tls, flags.backend_tls, self._apply_certificates, self.metrics.record_certificates
             )
         except TLSError as error:
-            raise lifecycle.StartError(f"TLS: {error}") from None
+            raise lifecycle.NodeStartError(f"TLS: {error}") from None
         client_tls = self.certificates.contexts.backends
         self.backends = Backends(
-            fixed=flags.backends or {},
+            fixed_addresses=flags.backends or {},
             probes=_probes(flags),
             health=flags.destination_health,
             options=_backend_options(flags),
             dial_within=flags.dial_timeout,
             tls=client_tls,
             server_name=flags.backend_tls.server_name if flags.backend_tls else "",
-            on_resolved=self._resolved,
+            on_resolved=self._on_resolved,
         )
         DestinationHealth(self.backends.destinations, self.registry)
         budget = flags.retry_budget
-        self.door = Door(
+        self.listener = GatewayListener(
             self.backends,
             self.metrics,
-            heads.request_maker(secure=client_tls is not None),
-            Options(),
+            heads.make_request_reader(secure=client_tls is not None),
+            ConnectionOptions(),
             max_message=flags.max_message,
-            preferring=flags.preferring,
+            picking_settings=flags.picking_settings,
             streams=flags.streams,
-            budget=None if budget is None else Budget(BudgetSettings(percent=budget)),
+            budget=None if budget is None else RetryBudget(BudgetSettings(percent=budget)),
         )
-        self.file = RoutesFile(flags.routes, self._apply, self.metrics.routes)
+        self.file = RoutesFile(flags.routes, self._apply, self.metrics.record_routes)
 
     async def start(self) -> str:
         """Read the routes and listen; where. Raises StartError."""
         try:
             await self.file.load()
-        except FileError as error:
-            raise lifecycle.StartError(str(error)) from None
-        bound = await lifecycle.listening(
-            self.flags.listen, self.door.listen(self.flags.listen, self.certificates.contexts.callers)
+        except RoutesFileError as error:
+            raise lifecycle.NodeStartError(str(error)) from None
+        bound = await lifecycle.start_listening(
+            self.flags.listen, self.listener.listen(self.flags.listen, self.certificates.contexts.callers)
         )
-        self.door.tasks.start(self.file.files.keep_reading())
-        self.door.tasks.start(self.certificates.files.keep_reading())
-        self.door.tasks.start(self.backends.keep_resolving())
-        self.process.succeeded("gateway", asyncio.get_running_loop().time())
+        self.listener.tasks.start(self.file.files.watch())
+        self.listener.tasks.start(self.certificates.files.watch())
+        self.listener.tasks.start(self.backends.keep_resolving())
+        self.process.record_success("gateway", asyncio.get_running_loop().time())
         return bound
 
     async def stop(self) -> None:
         """Let calls end, then end."""
         self.process.leave()
-        await self.door.stop(self.flags.drain)
+        await self.listener.stop(self.flags.drain)
         await self.backends.close()
 
     async def _apply(self, table: RouteTable) -> None:
-        refs = {(one.name, one.port) for found in table.rules for one in found.rule.backends}
+        refs = {(backend.name, backend.port) for route_entry in table.rules for backend in route_entry.rule.backends}
         await self.backends.use(refs)
-        self.door.route(table)
+        self.listener.route(table)
 
-    def look_now(self) -> None:
+    def reload_now(self) -> None:
         """Read all files again, whether they changed or not."""
-        self.file.files.look_now()
-        self.certificates.files.look_now()
+        self.file.files.reload_now()
+        self.certificates.files.reload_now()
 
-    async def _apply_certificates(self, contexts: Contexts) -> None:
+    async def _apply_certificates(self, contexts: TLSContexts) -> None:
         if contexts.backends is not None:
             self.backends.use_tls(contexts.backends)
         if contexts.callers is not None:
-            await self.door.use_tls(contexts.callers)
+            await self.listener.use_tls(contexts.callers)
 
-    def _resolved(self) -> None:
-        self.door.reroute()
+    def _on_resolved(self) -> None:
+        self.listener.reroute()
 
 
 def _probes(flags: GatewayFlags) -> probe_schedule.Settings:
@@ -166,10 +166,10 @@ def _probes(flags: GatewayFlags) -> probe_schedule.Settings:
     )
 
 
-def _backend_options(flags: GatewayFlags) -> Options:
+def _backend_options(flags: GatewayFlags) -> ConnectionOptions:
     if flags.backend_keepalive is None:
-        return Options(header_list=_BACKEND_HEADER_LIST, ping_without_data=_PING_WITHOUT_DATA)
-    return Options(header_list=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
+        return ConnectionOptions(header_list=_BACKEND_HEADER_LIST, ping_without_data=_PING_WITHOUT_DATA)
+    return ConnectionOptions(header_list=_BACKEND_HEADER_LIST, ping_after=flags.backend_keepalive)
 
 
 async def serve(flags: GatewayFlags) -> None:
@@ -178,11 +178,11 @@ async def serve(flags: GatewayFlags) -> None:
     async with AsyncExitStack() as stack:
         bound = await gateway.start()
         stack.push_async_callback(gateway.stop)
-        site = gateway_site(gateway.process, gateway.registry, gateway.door, gateway.backends, gateway.file)
-        diag_at = await stack.enter_async_context(http_site.serving(site, flags.diag_listen))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.look_now)
+        site = gateway_site(gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file)
+        diag_at = await stack.enter_async_context(http_site.serve(site, flags.diag_listen))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_now)
         lifecycle.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
-        await lifecycle.until_told_to_end()
+        await lifecycle.wait_for_stop_signal()
         await gateway.stop()
 
 
@@ -247,7 +247,7 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Between health checks of a backend; 1s at most while something is in question.",
 )
 @click.option("--probe-timeout", type=DURATION, default="1s", show_default=True, help="For one health check.")
-@preferring_options
+@picking_options
 @destination_health_option
 @click.option(
     "--dial-timeout", type=DURATION, default="2s", show_default=True, help="For connecting a backend."

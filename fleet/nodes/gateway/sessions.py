@@ -29,7 +29,7 @@ class Sessions:
         """The address whose token a call carries; None: it carries none, or one of no address of the rule."""
         return self._addresses.get(self._token(head))
 
-    def added(self, head: RequestHead, address: str) -> bytes:
+    def encode_token(self, head: RequestHead, address: str) -> bytes:
         """What to add to the head of an answer from this address: its token, unless the call has it already."""
         token = token_of(address)
         if self._token(head) == token:

@@ -6,16 +6,16 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fleet.nodes.gateway.backends import Backends
-from fleet.nodes.gateway.listener import Door
+from fleet.nodes.gateway.listener import GatewayListener
 from fleet.nodes.gateway.routes_file import RoutesFile
 from fleet.transport import diag
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 
 
 def gateway_site(
-    process: ProcessState,
+    process: ProcessHealth,
     registry: CollectorRegistry,
-    door: Door,
+    listener: GatewayListener,
     backends: Backends,
     file: RoutesFile,
 ) -> web.Application:
@@ -29,15 +29,15 @@ def gateway_site(
                 "loaded_at": file.loaded_at,
                 "valid": not file.problems,
                 "problems": file.problems,
-                "rules": door.describe(),
-                "streams": door.streams,
-                "calls": door.calls,
+                "rules": listener.describe(),
+                "streams": listener.streams,
+                "calls": listener.calls,
             }
         )
 
     async def destinations(request: web.Request) -> web.Response:
         del request
-        return web.json_response({"destinations": backends.describe(), "unresolved": backends.unresolved()})
+        return web.json_response({"destinations": backends.describe(), "unresolved": backends.list_unresolved()})
 
     app = diag.diag_app(process, registry)
     app.add_routes([web.get("/routes", routes), web.get("/destinations", destinations)])

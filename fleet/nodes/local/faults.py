@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.nodes.local import record
-from fleet.nodes.local.forward_names import BACKEND, PORTS, Mode
+from fleet.nodes.local.forward_names import BACKEND, PORTS, ForwardMode
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.processes import folders, pids
 from fleet.processes.pids import ProcessState
@@ -29,7 +29,7 @@ _SIGNAL_TIMEOUT = 10.0
 _RESTART_TIMEOUT = 30.0
 _POLL = 0.05
 #: Roles that all others hold on to: without them the fleet is another fleet.
-NOT_RESTARTED = ("forwarder", "backend")
+NON_RESTARTABLE_ROLES = ("forwarder", "backend")
 
 
 class FaultError(FleetError):
@@ -51,69 +51,69 @@ def thaw(fleet: FleetRecord, name: str) -> None:
     _signal_until(fleet, name, signal.SIGCONT, ProcessState.RUNNING)
 
 
-def cut_backend(fleet: FleetRecord, name: str, mode: Mode = Mode.CUT) -> None:
+def cut_backend(fleet: FleetRecord, name: str, mode: ForwardMode = ForwardMode.CUT) -> None:
     """Part an instance from the backend: reset and refuse its connections, or hold their bytes."""
-    _set(fleet, name, (BACKEND,), mode)
+    _set_mode(fleet, name, (BACKEND,), mode)
 
 
 def restore_backend(fleet: FleetRecord, name: str) -> None:
     """Give an instance its backend again."""
-    _set(fleet, name, (BACKEND,), Mode.PASS)
+    _set_mode(fleet, name, (BACKEND,), ForwardMode.PASS)
 
 
 def blackhole(fleet: FleetRecord, name: str, *, backend: bool = True) -> None:
     """Hold every byte to and from an instance; its connections stay open. Without `backend`, that one passes."""
-    _set(fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), Mode.HOLD)
+    _set_mode(fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), ForwardMode.HOLD)
 
 
 def unblackhole(fleet: FleetRecord, name: str) -> None:
     """Let the bytes of an instance pass again, those held first."""
-    _set(fleet, name, (*_ports(fleet, name), BACKEND), Mode.PASS)
+    _set_mode(fleet, name, (*_ports(fleet, name), BACKEND), ForwardMode.PASS)
 
 
 def modes(fleet: FleetRecord) -> dict[str, str]:
     """The mode of every forward by name (`proxy-1/grpc`); empty in a fleet without forwarder."""
     if not fleet.control:
         return {}
-    return {one["name"]: one["mode"] for one in ask(fleet, "/forwards")["forwards"]}
+    return {forward["name"]: forward["mode"] for forward in call_control_api(fleet, "/forwards")["forwards"]}
 
 
 def point(fleet: FleetRecord, forward: str, to: str) -> None:
     """Give a forward its target."""
-    ask(fleet, f"/forwards/{forward}", {"to": to})
+    call_control_api(fleet, f"/forwards/{forward}", {"to": to})
 
 
 def end(fleet: FleetRecord) -> None:
     """End a whole fleet and wait until it is gone. Raises FaultError when it will not."""
-    for sent in (signal.SIGCONT, signal.SIGTERM):
-        _signal(Member("the fleet", "up", fleet.pid, fleet.born, ""), sent)
+    for signal_number in (signal.SIGCONT, signal.SIGTERM):
+        _signal(Member("the fleet", "up", fleet.pid, fleet.born, ""), signal_number)
     if not _comes_to(fleet.pid, fleet.born, ProcessState.DEAD, _END_TIMEOUT):
         raise FaultError(f"process {fleet.pid} was asked to end and has not within {_END_TIMEOUT:.0f} s")
 
 
-def must_be_restartable(fleet: FleetRecord, name: str) -> Member:
+def find_restartable(fleet: FleetRecord, name: str) -> Member:
     """Find a process that is dead and can be started alone. Raises FaultError, FleetError."""
     member = fleet.member(name)
     if member.state is not ProcessState.DEAD:
         raise FaultError(f"{name} runs (pid {member.pid}): `refloat fleet kill {name}` first")
-    if member.role in NOT_RESTARTED:
+    if member.role in NON_RESTARTABLE_ROLES:
         raise FaultError(f"the {member.role} cannot be started alone: `refloat fleet down`, then `up`")
     return member
 
 
 def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     """Have the process of a fleet that was killed started again, and wait until it is ready."""
-    member = must_be_restartable(fleet, name)
-    asked = restart_request(record.folder(home, fleet.cluster), name)
-    folders.make_private(asked.parent)
-    asked.touch()
+    member = find_restartable(fleet, name)
+    request_file = restart_request(record.folder(home, fleet.cluster), name)
+    folders.make_private(request_file.parent)
+    request_file.touch()
     deadline = time.monotonic() + _RESTART_TIMEOUT
-    while (now := record.load(home, fleet.cluster).member(name)).pid == member.pid:
+    while (restarted := record.load(home, fleet.cluster).member(name)).pid == member.pid:
         if time.monotonic() > deadline:
-            asked.unlink(missing_ok=True)
+            request_file.unlink(missing_ok=True)
             raise FaultError(f"{name} did not come back within {_RESTART_TIMEOUT:.0f} s (log: {member.log})")
         time.sleep(_POLL)
-    return now
+    return restarted
 
 
 def restart_request(folder: Path, name: str) -> Path:
@@ -121,7 +121,7 @@ def restart_request(folder: Path, name: str) -> Path:
     return folder / "restart" / name
 
 
-def ask(fleet: FleetRecord, path: str, body: dict[str, str] | None = None) -> Any:
+def call_control_api(fleet: FleetRecord, path: str, body: dict[str, str] | None = None) -> Any:
     """Ask the forwarder's control API. Raises FaultError."""
     request = urllib.request.Request(
         f"http://{fleet.control}{path}",
@@ -144,17 +144,17 @@ def _ports(fleet: FleetRecord, name: str) -> tuple[str, ...]:
     return PORTS.get(fleet.member(name).role, ())
 
 
-def _set(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Mode) -> None:
+def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: ForwardMode) -> None:
     member = fleet.member(name)
     if not member.is_instance:
         raise FaultError(f"{name} is no auth or proxy: no forward stands before it")
     if not fleet.control:
         raise FaultError("this fleet was started with --no-faults: it has no forwarder")
     for part in parts:
-        ask(fleet, f"/forwards/{name}/{part}", {"mode": mode.value})
+        call_control_api(fleet, f"/forwards/{name}/{part}", {"mode": mode.value})
 
 
-def _alive(fleet: FleetRecord, name: str) -> Member:
+def _find_alive(fleet: FleetRecord, name: str) -> Member:
     member = fleet.member(name)
     if member.state is ProcessState.DEAD:
         raise FaultError(f"{name} (pid {member.pid}) is dead: `refloat fleet restart {name}` starts it again")
@@ -162,7 +162,7 @@ def _alive(fleet: FleetRecord, name: str) -> Member:
 
 
 def _signal_until(fleet: FleetRecord, name: str, sent: signal.Signals, state: ProcessState) -> None:
-    member = _alive(fleet, name)
+    member = _find_alive(fleet, name)
     _signal(member, sent)
     # Elsewhere nothing says whether a process is stopped.
     if sys.platform == "linux" and not _comes_to(member.pid, member.born, state, _SIGNAL_TIMEOUT):
@@ -181,9 +181,9 @@ def _comes_to(pid: int, born: int | None, state: ProcessState, timeout: float) -
     return True
 
 
-def _signal(member: Member, sent: signal.Signals) -> None:
+def _signal(member: Member, signal_number: signal.Signals) -> None:
     try:
-        os.kill(member.pid, sent)
+        os.kill(member.pid, signal_number)
     except ProcessLookupError as error:
         raise FaultError(f"{member.name} (pid {member.pid}) has just ended") from error
     except PermissionError as error:

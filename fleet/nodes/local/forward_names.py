@@ -13,7 +13,7 @@ PORTS = {"auth": ("grpc", "diag", "http"), "proxy": ("grpc", "diag", "connect")}
 BACKEND = "backend"
 
 
-class Mode(StrEnum):
+class ForwardMode(StrEnum):
     """What a forward does with connections."""
 
     PASS = "pass"  # noqa: S105 - no password

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from aiohttp import web
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.options import Parsed
@@ -47,12 +47,12 @@ def parse_flag(text: str) -> ForwardSpec:
 def parse_file(path: Path) -> list[ForwardSpec]:
     """Read `{"NAME": {"listen": "host:port", "to": "host:port" or null}}`. Raises ValueError, OSError."""
     try:
-        said = json.loads(path.read_text())
+        document = json.loads(path.read_text())
         return [
             ForwardSpec(
-                name, addresses.parse(one["listen"]), addresses.parse(one["to"]) if one.get("to") else None
+                name, addresses.parse(entry["listen"]), addresses.parse(entry["to"]) if entry.get("to") else None
             )
-            for name, one in said.items()
+            for name, entry in document.items()
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
@@ -76,13 +76,13 @@ class Control:
 
     @web.middleware
     async def _authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._token and not hmac.compare_digest(token.encode(), self._token.encode()):
             return _error(401, "the bearer token of the fleet's state file is needed")
         return await handler(request)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response({"forwards": [one.describe() for one in self._forwards.values()]})
+        return web.json_response({"forwards": [forward.describe() for forward in self._forwards.values()]})
 
     async def _change(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -100,14 +100,14 @@ class Control:
         return web.json_response(forward.describe())
 
 
-def _read_change(said: Any) -> tuple[Mode | None, tuple[str, int] | None]:
-    if not isinstance(said, dict) or not said or not said.keys() <= {"mode", "to"}:
+def _read_change(body: Any) -> tuple[ForwardMode | None, tuple[str, int] | None]:
+    if not isinstance(body, dict) or not body or not body.keys() <= {"mode", "to"}:
         raise ValueError('want {"mode": "pass|hold|cut"} or {"to": "host:port"}')
-    mode = said.get("mode")
-    if mode is not None and mode not in set(Mode):
-        raise ValueError(f"mode {mode!r} is not one of {', '.join(Mode)}")
-    to = said.get("to")
-    return (None if mode is None else Mode(mode)), (None if to is None else addresses.parse(str(to)))
+    mode = body.get("mode")
+    if mode is not None and mode not in set(ForwardMode):
+        raise ValueError(f"mode {mode!r} is not one of {', '.join(ForwardMode)}")
+    to = body.get("to")
+    return (None if mode is None else ForwardMode(mode)), (None if to is None else addresses.parse(str(to)))
 
 
 def _error(status: int, sentence: str) -> web.Response:
@@ -118,15 +118,15 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
     forwards = {spec.name: Forward(spec.name, spec.listen, spec.to) for spec in specs}
     for forward in forwards.values():
-        await lifecycle.listening(forward.listen, forward.start())
-    async with http_site.serving(Control(forwards, token).app(), control) as bound:
+        await lifecycle.start_listening(forward.listen, forward.start())
+    async with http_site.serve(Control(forwards, token).app(), control) as bound:
         lifecycle.announce(
             role="forwarder",
             name="forwarder",
             control=bound,
             forwards={name: addresses.join(*forward.listen) for name, forward in forwards.items()},
         )
-        await lifecycle.until_told_to_end()
+        await lifecycle.wait_for_stop_signal()
     for forward in forwards.values():
         await forward.stop()
 

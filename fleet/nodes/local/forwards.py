@@ -7,9 +7,9 @@ import socket
 import sys
 from typing import Any
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.pump import Link, Tasks
+from fleet.nodes.shared.pump import ConnectionPair, Tasks
 from fleet.transport.listen_sockets import stop_listening
 
 _DIAL_TIMEOUT = 5.0
@@ -23,14 +23,14 @@ class Forward:
         self.name = name
         self.listen = listen
         self.to = to
-        self.mode = Mode.PASS
-        self.links: set[Link] = set()
-        self.accepted = 0
+        self.mode = ForwardMode.PASS
+        self.links: set[ConnectionPair] = set()
+        self.accepted_count = 0
         self._server: asyncio.Server | None = None
         self._holder: socket.socket | None = None
         self._tasks = Tasks()
         #: Set while a new connection may go on to its target.
-        self._passing = asyncio.Event()
+        self._can_pass = asyncio.Event()
 
     async def start(self) -> None:
         """Listen; `listen` then has the port the system chose. Raises OSError."""
@@ -38,7 +38,7 @@ class Forward:
         if self._holder is not None:
             self.listen = (self.listen[0], self._holder.getsockname()[1])
         await self._serve()
-        self._decide()
+        self._apply_mode()
 
     async def stop(self) -> None:
         """Refuse new connections and close those there are."""
@@ -49,19 +49,19 @@ class Forward:
         if self._holder is not None:
             self._holder.close()
 
-    async def change(self, *, mode: Mode | None = None, to: tuple[str, int] | None = None) -> None:
+    async def change(self, *, mode: ForwardMode | None = None, to: tuple[str, int] | None = None) -> None:
         """Set the mode or the target; a new target is for new connections. Raises OSError when the port is lost."""
         if to is not None:
             self.to = to
         if mode is not None and mode is not self.mode:
-            if mode is Mode.CUT:
+            if mode is ForwardMode.CUT:
                 await self._refuse()
                 for link in list(self.links):
                     link.reset()
-            elif self.mode is Mode.CUT:
+            elif self.mode is ForwardMode.CUT:
                 await self._serve()
             self.mode = mode
-        self._decide()
+        self._apply_mode()
 
     def describe(self) -> dict[str, Any]:
         """What the control API shows."""
@@ -71,20 +71,20 @@ class Forward:
             "to": None if self.to is None else addresses.join(*self.to),
             "mode": self.mode.value,
             "connections": len(self.links),
-            "accepted": self.accepted,
+            "accepted": self.accepted_count,
         }
 
-    def _decide(self) -> None:
-        if self.mode is Mode.PASS and self.to is not None:
-            self._passing.set()
+    def _apply_mode(self) -> None:
+        if self.mode is ForwardMode.PASS and self.to is not None:
+            self._can_pass.set()
         else:
-            self._passing.clear()
+            self._can_pass.clear()
         for link in self.links:
-            link.hold(self.mode is Mode.HOLD)
+            link.hold(self.mode is ForwardMode.HOLD)
 
     async def _serve(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._on_accepted, self.links.discard).near,
+            lambda: ConnectionPair(self._on_accepted, self.links.discard).near,
             *self.listen,
             backlog=_BACKLOG,
             reuse_address=True,
@@ -96,17 +96,17 @@ class Forward:
             server, self._server = self._server, None
             await stop_listening(server)
 
-    def _on_accepted(self, link: Link) -> None:
+    def _on_accepted(self, link: ConnectionPair) -> None:
         self.links.add(link)
-        self.accepted += 1
-        if self.mode is Mode.CUT:
+        self.accepted_count += 1
+        if self.mode is ForwardMode.CUT:
             # The system had accepted it before the port was closed.
             link.reset()
             return
         self._tasks.start(self._connect(link))
 
-    async def _connect(self, link: Link) -> None:
-        await self._passing.wait()
+    async def _connect(self, link: ConnectionPair) -> None:
+        await self._can_pass.wait()
         assert self.to is not None, "passing means that there is a target"
         try:
             await link.dial(*self.to, within=_DIAL_TIMEOUT)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fleet.protocol.retry import grpc_route_yaml
 from fleet.protocol.retry.gep_duration import GepDuration
-from fleet.protocol.retry.grpc_route import Backend, GRPCRoute, Match, Retry, Rule, Timeouts
-from fleet.protocol.retry.policy import Reason
+from fleet.protocol.retry.grpc_route import BackendRef, GRPCRoute, Match, Retry, GRPCRouteRule, Timeouts
+from fleet.protocol.retry.policy import RetryReason
 
 #: What the routes call the auths.
 AUTHS = "auths"
@@ -22,12 +22,12 @@ _READ = "GetClusterNetworkingConfig"
 
 def routes() -> tuple[GRPCRoute, ...]:
     """Reading is retried, elsewhere if it can be; writing is not: whoever wrote must learn what came of it."""
-    to = (Backend(AUTHS, PORT),)
+    backends = (BackendRef(AUTHS, PORT),)
     limits = Timeouts(GepDuration.read("4s"), GepDuration.read("1500ms"))
-    again = Retry((Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED), 2, GepDuration.read("50ms"))
-    reading = Rule((Match(_CONFIG, _READ),), again, limits, to)
-    writing = Rule((Match(_CONFIG),), None, Timeouts(limits.request), to)
-    return (GRPCRoute("operators", rules=(reading, writing)),)
+    retry = Retry((RetryReason.UNAVAILABLE, RetryReason.DEADLINE_EXCEEDED), 2, GepDuration.read("50ms"))
+    read_rule = GRPCRouteRule((Match(_CONFIG, _READ),), retry, limits, backends)
+    write_rule = GRPCRouteRule((Match(_CONFIG),), None, Timeouts(limits.request), backends)
+    return (GRPCRoute("operators", rules=(read_rule, write_rule)),)
 
 
 def write(folder: Path) -> Path:

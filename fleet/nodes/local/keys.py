@@ -29,7 +29,7 @@ def make(plan: FleetPlan) -> None:
         return
     now = datetime.now(UTC)
     names = [(name, role) for role, name in plan.instances]
-    with _sentence(plan.keys):
+    with _report_key_errors(plan.keys):
         ca = certificate_authority.ensure_authority(plan.keys, now=now)
         for name, role in [*names, ("gateway", "gateway"), (CONSOLE, CONSOLE)]:
             certificate_authority.issue(ca, name, role=role, now=now)
@@ -42,7 +42,7 @@ def make(plan: FleetPlan) -> None:
 def make_console(keys: Path) -> dict[str, str]:
     """Issue what a console needs before its fleet is there; answers as `of_console`. Raises FleetError."""
     now = datetime.now(UTC)
-    with _sentence(keys):
+    with _report_key_errors(keys):
         certificate_authority.issue(
             certificate_authority.ensure_authority(keys, now=now), CONSOLE, role=CONSOLE, now=now
         )
@@ -59,7 +59,7 @@ def of_console(keys: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _sentence(keys: Path) -> Iterator[None]:
+def _report_key_errors(keys: Path) -> Iterator[None]:
     try:
         folders.make_private(keys)
         yield

@@ -32,7 +32,7 @@ from fleet.nodes.local.forward_names import PORTS
 from fleet.nodes.local.plan import FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.processes import folders, pids, valkey
-from fleet.processes.supervisor import Child, Supervisor, SupervisorError, json_line
+from fleet.processes.supervisor import Child, Supervisor, SupervisorError, is_json_ready
 from fleet.protocol.networking.config import NetworkingConfigError
 
 #: Everything must be ready within this, seconds, on a slow and busy machine.
@@ -46,13 +46,13 @@ _STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
 class Watcher(Protocol):
     """Who is told how the fleet does."""
 
-    def on_progress(self, ready: int, wanted: int) -> None:
+    def on_progress(self, ready: int, total: int) -> None:
         """One more process is ready."""
 
     def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
         """All are; the record is at `path`."""
 
-    def on_exit(self, name: str, how: str, log: Path) -> None:
+    def on_exit(self, name: str, outcome: str, log: Path) -> None:
         """A process ended by itself, or by a fault."""
 
     def on_restart(self, name: str) -> None:
@@ -62,25 +62,25 @@ class Watcher(Protocol):
 def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
     """Start a fleet, keep it until SIGINT or SIGTERM, and end it. Raises FleetError, with nothing left running."""
     folder = fleet_record.folder(home, plan.cluster)
-    began = time.monotonic()
-    with _only_one(folder), Supervisor(folder / "logs") as supervisor:
+    started_at = time.monotonic()
+    with _lock_folder(folder), Supervisor(folder / "logs") as supervisor:
         try:
             keys.make(plan)
-            plan = replace(plan, bootstrap=networking.write(plan, folder), data=folder / "data")
-            up = _Up(plan, home, folder, supervisor, watcher)
-            up.start()
+            plan = replace(plan, bootstrap=networking.write(plan, folder), data_folder=folder / "data")
+            local_fleet = _LocalFleet(plan, home, folder, supervisor, watcher)
+            local_fleet.start()
         except (SupervisorError, valkey.ValkeyError, NetworkingConfigError, OSError) as error:
             raise FleetError(str(error)) from error
-        path = up.save()
-        watcher.on_up(up.record(), path, time.monotonic() - began)
+        path = local_fleet.save()
+        watcher.on_up(local_fleet.record(), path, time.monotonic() - started_at)
         try:
-            supervisor.watch(on_exit=up.report, on_tick=up.restart_asked)
+            supervisor.watch(on_exit=local_fleet.report, on_tick=local_fleet.handle_restart_requests)
         finally:
             path.unlink(missing_ok=True)
 
 
 @dataclass
-class _Up:
+class _LocalFleet:
     """A fleet being started and watched."""
 
     plan: FleetPlan
@@ -112,16 +112,16 @@ class _Up:
         argv = fleet_plan.forwarder(self.plan, self.backend)
         forwarder = self._child("forwarder", "forwarder", argv, _NETWORK)
         self._await([forwarder])
-        self.forwards = dict(forwarder.announced["forwards"])
+        self.forwards = dict(forwarder.ready_message["forwards"])
         auths = self._start_instances("auth")
         balancers = self._start_balancers()
         self._await([*auths, *balancers, self._start_gateway()])
         for child in auths:
-            self._point(child)
+            self._set_forward_targets(child)
         proxies = self._start_instances("proxy")
         self._await(proxies)
         for child in proxies:
-            self._point(child)
+            self._set_forward_targets(child)
         # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
         self._await(self._start_agents(*balancers))
 
@@ -154,7 +154,7 @@ class _Up:
                 fleet_plan.balancer(
                     f"{role}-balancer",
                     [
-                        (name, self._reached_at(name, "grpc"), self._reached_at(name, "diag"))
+                        (name, self._address_of(name, "grpc"), self._address_of(name, "diag"))
                         for kind, name in self.plan.instances
                         if kind == role
                     ],
@@ -165,14 +165,14 @@ class _Up:
         ]
 
     def _start_gateway(self) -> Child:
-        auths = [self._reached_at(name, "grpc") for role, name in self.plan.instances if role == "auth"]
+        auths = [self._address_of(name, "grpc") for role, name in self.plan.instances if role == "auth"]
         argv = fleet_plan.gateway(self.plan, gateway.write(self.folder), auths)
         return self._child("gateway", "gateway", argv, _NETWORK)
 
     def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
-        dialed = auth.announced["listen"], proxy.announced["listen"]
+        balancer_addresses = auth.ready_message["listen"], proxy.ready_message["listen"]
         return [
-            self._child(name, "agent", fleet_plan.agents(self.plan, name, first, count, *dialed), _AGENTS)
+            self._child(name, "agent", fleet_plan.agents(self.plan, name, first, count, *balancer_addresses), _AGENTS)
             for name, first, count in self.plan.agent_groups
         ]
 
@@ -182,64 +182,64 @@ class _Up:
         if role in _STAGES:
             env |= fleet_plan.environment(self.plan)
         return self.supervisor.start(
-            name, argv, env=env, stage=stage, ready=json_line, on_parent_death=signal.SIGKILL
+            name, argv, env=env, stage=stage, ready=is_json_ready, on_parent_death=signal.SIGKILL
         )
 
-    def _await(self, wanted: list[Child]) -> None:
+    def _await(self, children: list[Child]) -> None:
         def on_ready(child: Child) -> None:
             self.ready += 1
-            self.watcher.on_progress(self.ready, self._wanted)
+            self.watcher.on_progress(self.ready, self._process_count)
 
-        self.supervisor.await_ready(wanted, timeout=START_TIMEOUT, on_ready=on_ready)
+        self.supervisor.await_ready(children, timeout=START_TIMEOUT, on_ready=on_ready)
 
     @property
-    def _wanted(self) -> int:
+    def _process_count(self) -> int:
         return len(self.plan.instances) + len(self.plan.agent_groups) + 3 + self.plan.faults
 
     def _child_of(self, name: str) -> Child:
         return next(child for child in self.supervisor.children if child.name == name)
 
-    def _reached_at(self, name: str, part: str) -> str:
+    def _address_of(self, name: str, part: str) -> str:
         """Where others reach a port of an instance: its forward, or the port itself; empty when it has none."""
         if self.forwards:
             return self.forwards.get(f"{name}/{part}", "")
-        return str(self._child_of(name).announced.get(part, ""))
+        return str(self._child_of(name).ready_message.get(part, ""))
 
-    def _point(self, child: Child) -> None:
+    def _set_forward_targets(self, child: Child) -> None:
         for part in PORTS[self.roles[child.name]]:
-            faults.point(self.record(), f"{child.name}/{part}", child.announced[part])
+            faults.point(self.record(), f"{child.name}/{part}", child.ready_message[part])
 
     def record(self) -> FleetRecord:
         """The fleet as it is now."""
-        forwarder = self._child_of("forwarder").announced if self.plan.faults else {}
+        forwarder = self._child_of("forwarder").ready_message if self.plan.faults else {}
         return FleetRecord(
             cluster=self.plan.cluster,
             pid=os.getpid(),
-            born=pids.birth(os.getpid()),
+            born=pids.start_ticks(os.getpid()),
             started_at=self.started_at,
             agents=self.plan.agents,
             backend=f"redis://{self.backend}/0",
-            auth_balancer=str(self._child_of("auth-balancer").announced.get("listen", "")),
-            proxy_balancer=str(self._child_of("proxy-balancer").announced.get("listen", "")),
+            auth_balancer=str(self._child_of("auth-balancer").ready_message.get("listen", "")),
+            proxy_balancer=str(self._child_of("proxy-balancer").ready_message.get("listen", "")),
             control=str(forwarder.get("control", "")),
             token=self.token if forwarder else "",
-            gateway=str(self._child_of("gateway").announced.get("grpc", "")),
+            gateway=str(self._child_of("gateway").ready_message.get("grpc", "")),
             members=tuple(self._member(child) for child in self.supervisor.children),
             console=keys.of_console(self.plan.keys) if self.plan.keys else {},
         )
 
     def _member(self, child: Child) -> Member:
         role = self.roles[child.name]
-        plain = Member(child.name, role, child.pid, pids.birth(child.pid), str(child.log))
-        said = child.announced
+        plain = Member(child.name, role, child.pid, pids.start_ticks(child.pid), str(child.log))
+        facts = child.ready_message
         if plain.is_instance:
-            grpc, diag, connect = (self._reached_at(child.name, part) for part in ("grpc", "diag", "connect"))
-            tunnel_v01, instance_id = str(said.get("tunnel_v01", "")), str(said.get("id", ""))
+            grpc, diag, connect = (self._address_of(child.name, part) for part in ("grpc", "diag", "connect"))
+            tunnel_v01, instance_id = str(facts.get("tunnel_v01", "")), str(facts.get("id", ""))
             return replace(
                 plain, grpc=grpc, diag=diag, connect=connect, tunnel_v01=tunnel_v01, id=instance_id
             )
         return replace(
-            plain, grpc=str(said.get("listen", "") or said.get("grpc", "")), diag=str(said.get("diag", ""))
+            plain, grpc=str(facts.get("listen", "") or facts.get("grpc", "")), diag=str(facts.get("diag", ""))
         )
 
     def save(self) -> Path:
@@ -248,21 +248,21 @@ class _Up:
 
     def report(self, child: Child) -> None:
         """Tell of a process that ended."""
-        self.watcher.on_exit(child.name, _how(child.process.returncode), child.log)
+        self.watcher.on_exit(child.name, _describe_exit(child.process.returncode), child.log)
 
-    def restart_asked(self) -> None:
+    def handle_restart_requests(self) -> None:
         """Start again what somebody asked for (`faults.restart`)."""
-        for asked in sorted((self.folder / "restart").glob("*")):
-            asked.unlink(missing_ok=True)
-            child = next((one for one in self.supervisor.children if one.name == asked.name), None)
-            if child is None or child.alive() or self.roles[child.name] in faults.NOT_RESTARTED:
+        for request_file in sorted((self.folder / "restart").glob("*")):
+            request_file.unlink(missing_ok=True)
+            child = next((candidate for candidate in self.supervisor.children if candidate.name == request_file.name), None)
+            if child is None or child.is_alive() or self.roles[child.name] in faults.NON_RESTARTABLE_ROLES:
                 continue
             self._keep_ports(child)
             try:
                 self.supervisor.restart(child)
                 self.supervisor.await_ready([child], timeout=START_TIMEOUT)
                 if self.forwards and self.roles[child.name] in ("auth", "proxy"):
-                    self._point(child)
+                    self._set_forward_targets(child)
             except (SupervisorError, FleetError) as error:
                 self.watcher.on_exit(child.name, f"did not come back: {error}", child.log)
                 continue
@@ -273,19 +273,19 @@ class _Up:
         """Have a dead child listen where it did, unless a forward stands before it and may be pointed anew."""
         role = self.roles[child.name]
         if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forwards):
-            grpc = child.announced["listen" if role == "balancer" else "grpc"]
+            grpc = child.ready_message["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
-                child.argv += ("--listen", grpc, "--diag-listen", child.announced["diag"])
+                child.argv += ("--listen", grpc, "--diag-listen", child.ready_message["diag"])
                 # Of a flag that is given twice, click takes the last.
                 if role == "proxy":
-                    child.argv += ("--connect-listen", child.announced["connect"])
+                    child.argv += ("--connect-listen", child.ready_message["connect"])
                     if self.plan.tunnel_v01:
-                        child.argv += ("--tunnel-v01-listen", child.announced["tunnel_v01"])
+                        child.argv += ("--tunnel-v01-listen", child.ready_message["tunnel_v01"])
                 elif role == "auth":
-                    child.argv += ("--http-listen", child.announced["http"])
+                    child.argv += ("--http-listen", child.ready_message["http"])
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     return f"was ended by {signal.Signals(-code).name}"
@@ -293,13 +293,13 @@ def _how(code: int) -> str:
 
 def _python_path() -> str:
     """The checkout we run from, so that a child finds the same code in any working directory."""
-    ours = str(Path(fleet.__file__).resolve().parents[1])
-    theirs = os.environ.get("PYTHONPATH")
-    return f"{ours}{os.pathsep}{theirs}" if theirs else ours
+    checkout = str(Path(fleet.__file__).resolve().parents[1])
+    inherited_path = os.environ.get("PYTHONPATH")
+    return f"{checkout}{os.pathsep}{inherited_path}" if inherited_path else checkout
 
 
 @contextlib.contextmanager
-def _only_one(folder: Path) -> Iterator[IO[bytes]]:
+def _lock_folder(folder: Path) -> Iterator[IO[bytes]]:
     """Be the only fleet in a folder. Raises FleetError."""
     try:
         folders.make_private(folder)

@@ -13,7 +13,7 @@ from fleet.protocol.recovery import announce
 from fleet.transport.tls import AUTH_NAME
 
 #: What a forward is called before it is given a target.
-_LATER = "-"
+_NO_TARGET = "-"
 _ANY_PORT = "127.0.0.1:0"
 #: Names of agents are this and a number, as the nodes have it by themselves.
 AGENT_PREFIX = "agent"
@@ -56,7 +56,7 @@ class FleetPlan:
     #: Where the keys of a fleet with mutual TLS are (fleet_keys); None for a fleet without.
     keys: Path | None = None
     #: Where each instance has its data folder; None: instances accept no policies.
-    data: Path | None = None
+    data_folder: Path | None = None
     #: Who writes the resources of proxies: `auth`, over HTTP, or `backend`, the proxies themselves.
     heartbeat_to: str = "auth"
     #: Auths and proxies run in so many regions, in turn; 1: in none.
@@ -90,7 +90,7 @@ def forwarder(plan: FleetPlan, backend: str) -> list[str]:
     argv = node("forwarder")
     for role, name in plan.instances:
         for part in PORTS[role]:
-            argv += ["--forward", f"{name}/{part}={_ANY_PORT},{_LATER}"]
+            argv += ["--forward", f"{name}/{part}={_ANY_PORT},{_NO_TARGET}"]
         argv += ["--forward", f"{name}/{BACKEND}={_ANY_PORT},{backend}"]
     return argv
 
@@ -110,8 +110,8 @@ def instance(
         argv += ["--backend-password-file", str(password_file)]
     if plan.regions > 1:
         argv += ["--region", region(plan, name)]
-    if plan.data is not None:
-        argv += ["--data", str(plan.data / name)]
+    if plan.data_folder is not None:
+        argv += ["--data", str(plan.data_folder / name)]
     if role == "proxy":
         argv += ["--connect-listen", _ANY_PORT, "--heartbeat-to", plan.heartbeat_to]
         if plan.tunnel_v01:
@@ -147,8 +147,8 @@ def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
     argv += ["--backend", f"{fleet_gateway.AUTHS}:{fleet_gateway.PORT}={','.join(auths)}"]
     argv += ["--probe-interval", "1s"]
     if plan.keys is not None:
-        ours = _tls(plan, "gateway")
-        argv += [*ours, *(part.replace("--tls-", "--backend-tls-") for part in ours)]
+        tls_flags = _tls(plan, "gateway")
+        argv += [*tls_flags, *(part.replace("--tls-", "--backend-tls-") for part in tls_flags)]
         argv += ["--backend-tls-server-name", AUTH_NAME]
     return argv
 

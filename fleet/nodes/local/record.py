@@ -87,8 +87,8 @@ class FleetRecord:
         for member in self.members:
             if member.name == name:
                 return member
-        known = ", ".join(member.name for member in self.members)
-        raise UnknownNameError(f"no {name!r} in fleet {self.cluster}; there are: {known}")
+        names = ", ".join(member.name for member in self.members)
+        raise UnknownNameError(f"no {name!r} in fleet {self.cluster}; there are: {names}")
 
     def addresses(self, role: str) -> list[str]:
         """gRPC addresses of the members of a role."""
@@ -110,17 +110,17 @@ def save(home: Path, record: FleetRecord) -> Path:
 def load(home: Path, cluster: str) -> FleetRecord:
     """Read the record of the fleet that runs. Raises NoFleetError when none does."""
     path = folder(home, cluster) / "fleet.json"
-    nothing = f"no fleet {cluster!r} runs in {home}: start one with `refloat fleet up`"
+    message = f"no fleet {cluster!r} runs in {home}: start one with `refloat fleet up`"
     try:
-        said: dict[str, Any] = json.loads(path.read_text())
-        members = tuple(Member(**one) for one in said.pop("members"))
-        record = FleetRecord(**said, members=members)
+        document: dict[str, Any] = json.loads(path.read_text())
+        members = tuple(Member(**member) for member in document.pop("members"))
+        record = FleetRecord(**document, members=members)
     except FileNotFoundError:
-        raise NoFleetError(nothing) from None
+        raise NoFleetError(message) from None
     except PermissionError as error:
         raise FleetError(f"{path} is another user's: {error.strerror}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FleetError(f"{path} cannot be read: {error}; remove it and start the fleet anew") from error
     if pids.state(record.pid, record.born) is ProcessState.DEAD:
-        raise NoFleetError(f"{nothing} (the last one's process {record.pid} is gone)")
+        raise NoFleetError(f"{message} (the last one's process {record.pid} is gone)")
     return record

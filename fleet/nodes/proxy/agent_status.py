@@ -10,7 +10,7 @@ import grpc.aio
 
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.proxy.tunnels import Tunnel
-from fleet.nodes.shared.response_limiter import LargeAnswers
+from fleet.nodes.shared.response_limiter import ResponseLimiter
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.wire import agent_status_pb2
@@ -31,7 +31,7 @@ class AgentStatusServicer:
 
     def __init__(self, tunnels: ReverseTunnels) -> None:
         self._tunnels = tunnels
-        self._answers = LargeAnswers(_MOST_OF_ONE, _MOST)
+        self._response_limiter = ResponseLimiter(_MOST_OF_ONE, _MOST)
 
     async def ReadAgentStatus(  # noqa: N802
         self,
@@ -39,13 +39,13 @@ class AgentStatusServicer:
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> agent_status_pb2.ReadAgentStatusResponse:
         """Ask the agent with that id."""
-        await self._answers.admit(context)
-        tunnel = self._tunnels.table.live(request.agent_id)
+        await self._response_limiter.admit(context)
+        tunnel = self._tunnels.table.find_live(request.agent_id)
         if tunnel is None:
-            why = f"no live tunnel of agent {request.agent_id!r} is here"
-            await context.abort(grpc.StatusCode.NOT_FOUND, why)
+            details = f"no live tunnel of agent {request.agent_id!r} is here"
+            await context.abort(grpc.StatusCode.NOT_FOUND, details)
         try:
-            async with asyncio.timeout(_patience(context.time_remaining())):
+            async with asyncio.timeout(_timeout_of(context.time_remaining())):
                 document = await self._read(tunnel)
         except TimeoutError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the agent did not answer on its tunnel in time")
@@ -68,6 +68,6 @@ class AgentStatusServicer:
         return bytes(document)
 
 
-def _patience(left: float | None) -> float:
+def _timeout_of(remaining_seconds: float | None) -> float:
     """For how long to ask, seconds; `left` is how long the caller still waits."""
-    return _WITHIN if left is None else min(left * (1 - _EARLIER), _WITHIN)
+    return _WITHIN if remaining_seconds is None else min(remaining_seconds * (1 - _EARLIER), _WITHIN)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.nodes.proxy.reconnects import choose
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
-from fleet.nodes.shared.auth_advisory import reply_word
+from fleet.nodes.shared.auth_advisory import outcome_of
 from fleet.protocol.text_limits import cut
 from fleet.wire import fleet_pb2
 
@@ -29,7 +29,7 @@ class AuthReconnects:
         self._table = table
         self._metrics = metrics
 
-    def ask(
+    def advise_agents(
         self,
         advisory: fleet_pb2.AuthReconnectAdvisory,
         agents: Collection[str],
@@ -58,14 +58,14 @@ class AuthReconnects:
                     answer.staying_reasons[agent] = reply.reason
         return answer
 
-    def answered(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
+    def record_reply(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
         """Keep what came of the last advice on a tunnel."""
         if reply.advisory_id != tunnel.auth_advisory_id:
             return
         # The agent wrote the reason, and the console shows it.
         reason = "".join(letter for letter in cut(reply.reason, _LONGEST_REASON) if letter.isprintable())
         tunnel.auth_reply = fleet_pb2.AuthAdvisoryReply(outcome=reply.outcome, reason=reason)
-        self._metrics.auth_advisory_replies.labels(reply_word(reply)).inc()
+        self._metrics.auth_advisory_replies.labels(outcome_of(reply)).inc()
 
     def _advise(self, tunnels: Collection[Tunnel], advisory: fleet_pb2.AuthReconnectAdvisory) -> None:
         if not tunnels:

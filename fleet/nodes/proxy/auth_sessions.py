@@ -18,17 +18,17 @@ from fleet.nodes.shared.instance import Instance
 from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target, TunnelError
-from fleet.transport.backend import BackendUnavailable
-from fleet.transport.tunnel.handlers import Serve, Taken, dial
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.backend import BackendUnavailableError
+from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.stream import TunnelStream
 
 #: What is known of auths is good for this, seconds: a thousand agents that come at once are one question.
-_KNOWN_FOR = 0.5
+_REFRESH_INTERVAL = 0.5
 #: An auth that does not answer `/readyz` within this is not ready, seconds.
 _READY_WITHIN = 0.5
 _DIAL_WITHIN = 2.0
-_POLICY = Policy()
+_POLICY = SessionPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class _Auth:
     ready: bool
 
 
-class AuthDoor:
+class AuthSessionHandler:
     """Takes sessions to `_auth` and `_proxy`."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._auths: Sequence[_Auth] = ()
-        self._looked_at = -_KNOWN_FOR
-        self._looking: asyncio.Task[None] | None = None
+        self._refreshed_at = -_REFRESH_INTERVAL
+        self._refresh_task: asyncio.Task[None] | None = None
         self._connections = Counter(
             "refloat_proxy_auth_connections",
             "Agents' connections to auths through this proxy",
@@ -52,53 +52,53 @@ class AuthDoor:
             registry=instance.registry,
         )
 
-    async def take(self, target: Target) -> Taken:
+    async def accept_session(self, target: Target) -> AcceptedSession:
         """Take a session. Raises TunnelError when no auth can be reached."""
         if target == auth_path.PROXY:
-            return Serve(self._say_who)
-        why = "none is known"
-        for auth in await self._order():
+            return FunctionSession(self._send_proxy_id)
+        reason = "none is known"
+        for auth in await self._shuffle_auths():
             try:
-                taken = await dial(*auth.address, _POLICY, within=_DIAL_WITHIN)
+                session = await dial(*auth.address, _POLICY, within=_DIAL_WITHIN)
             except TunnelError as error:
-                why = str(error)
+                reason = str(error)
                 continue
             self._connections.labels("connected").inc()
-            return taken
+            return session
         self._connections.labels("refused").inc()
-        raise TunnelError(f"no auth can be reached: {why}")
+        raise TunnelError(f"no auth can be reached: {reason}")
 
-    async def _say_who(self, stream: TunnelStream) -> None:
+    async def _send_proxy_id(self, stream: TunnelStream) -> None:
         await stream.write(self._instance.flags.id.encode())
         await stream.close()
 
-    async def _order(self) -> list[_Auth]:
+    async def _shuffle_auths(self) -> list[_Auth]:
         """Ready ones first, each at random; a doubt must not turn into an outage, so the others are tried too."""
-        if time.monotonic() - self._looked_at >= _KNOWN_FOR:
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look(), name="look for auths")
-            await asyncio.shield(self._looking)
-        mixed = random.sample(self._auths, len(self._auths))
-        return sorted(mixed, key=lambda auth: not auth.ready)
+        if time.monotonic() - self._refreshed_at >= _REFRESH_INTERVAL:
+            if self._refresh_task is None or self._refresh_task.done():
+                self._refresh_task = asyncio.create_task(self._refresh(), name="look for auths")
+            await asyncio.shield(self._refresh_task)
+        shuffled_auths = random.sample(self._auths, len(self._auths))
+        return sorted(shuffled_auths, key=lambda auth: not auth.ready)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         try:
-            found = await self._instance.backend.instances("auth")
-        except BackendUnavailable:
-            known = [
+            servers = await self._instance.backend.instances("auth")
+        except BackendUnavailableError:
+            endpoints = [
                 (auth.address, "") for auth in self._auths
             ]  # those we knew: their connections need no backend
         else:
-            known = [
+            endpoints = [
                 (address, server.metadata.labels.get(DIAG_LABEL, ""))
-                for server in found
+                for server in servers
                 if (address := self._instance.address_in(server, server.spec.addr))
             ]
         timeout = aiohttp.ClientTimeout(total=_READY_WITHIN)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            ready = await asyncio.gather(*(_is_ready(session, diag) for _, diag in known))
-        self._auths = [_Auth(address, is_ready) for (address, _), is_ready in zip(known, ready, strict=True)]
-        self._looked_at = time.monotonic()
+            ready = await asyncio.gather(*(_is_ready(session, diag) for _, diag in endpoints))
+        self._auths = [_Auth(address, is_ready) for (address, _), is_ready in zip(endpoints, ready, strict=True)]
+        self._refreshed_at = time.monotonic()
 
 
 async def _is_ready(session: aiohttp.ClientSession, diag: str) -> bool:

@@ -30,13 +30,13 @@ from fleet.wire import types_pb2
 log = logging.getLogger(__name__)
 
 #: Shorter than an auth keeps an idle connection (120 s), so that a heartbeat does not meet its end. Seconds.
-_KEPT_ALIVE = 100.0
+_IDLE_TIMEOUT = 100.0
 #: How long a proxy that starts waits for the first auth, seconds.
 _PATIENCE = 30.0
 #: How long deregistration may take in all, seconds.
-_DELETED_WITHIN = 2.0
+_DELETE_WITHIN = 2.0
 #: Bytes of an answer that are read: an auth answers with a sentence at most.
-_LONGEST_ANSWER = 65536
+_MAX_RESPONSE_BYTES = 65536
 #: Characters of a sentence of an auth that are repeated.
 _LONGEST_SENTENCE = 300
 
@@ -66,13 +66,13 @@ class AuthPresence:
         self._fixed_addresses = tuple(addresses.join(*address) for address in auths)
         self._choice = AuthChoice()
         #: Address of the auth that took the last heartbeat.
-        self._last: str | None = None
+        self._last_address: str | None = None
         self._ttl = instance.flags.announce_ttl
         self._session: aiohttp.ClientSession | None = None
         try:
             self._context = connect_client.client_context(instance.flags.tls)
         except TLSError as error:
-            raise lifecycle.StartError(str(error)) from None
+            raise lifecycle.NodeStartError(str(error)) from None
         self._requests = Counter(
             "refloat_proxy_heartbeats",
             "Requests by which this proxy heartbeats through auths",
@@ -97,7 +97,7 @@ class AuthPresence:
         """Have an auth delete the resource. Raises BackendUnavailable."""
         path = f"/v2/proxies/{quote(self._instance.flags.id, safe='')}"
         try:
-            async with asyncio.timeout(_DELETED_WITHIN):
+            async with asyncio.timeout(_DELETE_WITHIN):
                 await self._send("DELETE", path, None)
         except TimeoutError:
             raise AuthsUnavailable("no auth deleted the resource in time") from None
@@ -112,26 +112,26 @@ class AuthPresence:
         """Ask one auth after the other until one does it. Raises BackendUnavailable."""
         # Not only for the addresses: a proxy that cannot read the backend has no list of proxies for its agents, so a
         # heartbeat that goes on would keep them on it.
-        self._choice.update(await self._known())
-        why = "no auth in the backend advertises an HTTP port"
+        self._choice.update(await self._list_auths())
+        reason = "no auth in the backend advertises an HTTP port"
         for address in self._choice.attempts(time.monotonic(), random.random, most_requests(self._ttl)):
             try:
                 closes = await self._request(address, method, path, body)
             except _RequestError as error:
                 self._requests.labels("failed").inc()
-                self._choice.failed(address, time.monotonic(), random.random())
-                why = f"auth {address}: {error}"
-                log.info("heartbeat.not-taken: %s", why)
+                self._choice.record_failure(address, time.monotonic(), random.random())
+                reason = f"auth {address}: {error}"
+                log.info("heartbeat.not-taken: %s", reason)
                 continue
             self._requests.labels("closed" if closes else "accepted").inc()
-            self._choice.succeeded(address, time.monotonic(), random.random(), closes=closes)
-            if self._last not in (None, address):
-                log.info("heartbeat.moved: from auth %s to auth %s", self._last, address)
-            self._last = address
+            self._choice.record_success(address, time.monotonic(), random.random(), is_closing=closes)
+            if self._last_address not in (None, address):
+                log.info("heartbeat.moved: from auth %s to auth %s", self._last_address, address)
+            self._last_address = address
             return
-        raise AuthsUnavailable(f"no auth takes the heartbeat: {why}")
+        raise AuthsUnavailable(f"no auth takes the heartbeat: {reason}")
 
-    async def _known(self) -> Sequence[str]:
+    async def _list_auths(self) -> Sequence[str]:
         servers = await self._instance.backend.instances("auth")
         if self._fixed_addresses:
             return self._fixed_addresses
@@ -178,13 +178,13 @@ class AuthPresence:
                 return "close" in response.headers.get("Connection", "").lower()
             # Behind a load balancer the next connection may lead to another auth.
             response.close()
-            raise _RequestError(f"{response.status} {_sentence(text)}")
+            raise _RequestError(f"{response.status} {_error_message_of(text)}")
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             # Timers are ours: a request that is repeated has one limit for both.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(keepalive_timeout=_KEPT_ALIVE),
+                connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_TIMEOUT),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
@@ -196,17 +196,17 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     text = b""
     async for part in response.content.iter_any():
         text += part
-        if len(text) > _LONGEST_ANSWER:
+        if len(text) > _MAX_RESPONSE_BYTES:
             response.close()
-            raise _RequestError(f"an answer of more than {_LONGEST_ANSWER // 1024} KiB")
+            raise _RequestError(f"an answer of more than {_MAX_RESPONSE_BYTES // 1024} KiB")
     return text
 
 
-def _sentence(answer: bytes) -> str:
+def _error_message_of(body: bytes) -> str:
     """Return the sentence in an answer of the auth API, or the beginning of what was answered instead."""
     try:
-        message = json.loads(answer)["error"]["message"]
+        message = json.loads(body)["error"]["message"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        message = answer.decode(errors="replace")
+        message = body.decode(errors="replace")
     text = "".join(mark if mark.isprintable() else " " for mark in str(message))
     return text[:_LONGEST_SENTENCE]

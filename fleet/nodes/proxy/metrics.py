@@ -15,7 +15,7 @@ class ProxyMetrics:
         self.discovery_bytes = Counter(
             "refloat_discovery_bytes", "Bytes of discovery messages sent to agents", registry=registry
         )
-        self.closed = Counter(
+        self.closed_tunnels = Counter(
             "refloat_tunnels_closed", "Tunnels that ended, by reason", ["reason"], registry=registry
         )
         self.advisories = Counter(

@@ -11,7 +11,7 @@ from fleet.protocol.networking.config import NetworkingConfigError
 from fleet.protocol.recovery import tunnel_settings
 from fleet.protocol.recovery.tunnel_settings import Overrides
 from fleet.transport import networking_config
-from fleet.transport.backend import ForeignError
+from fleet.transport.backend import UnreadableResourceError
 from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 #: Agents hinted at a new config ask their auths within this, seconds, and so much more for each tunnel here: an auth
 #: takes about a thousand heartbeats a second.
 _SPREAD = 1.0
-_SPREAD_EACH = 0.001
+_SPREAD_PER_TUNNEL = 0.001
 
 
 class ProxyNetworking:
@@ -33,14 +33,14 @@ class ProxyNetworking:
         #: The last one seen.
         self.revision = ""
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Follow what is stored, if it is new. Raises BackendUnavailable."""
         revision = await self._backend.networking_revision()
         if revision == self.revision:
             return
         try:
             message = await self._backend.networking_config()
-        except ForeignError as error:
+        except UnreadableResourceError as error:
             # Auths cannot read it either, so there is nothing at which agents could be hinted.
             self.revision = revision
             self._refuse(str(error))
@@ -56,9 +56,9 @@ class ProxyNetworking:
         else:
             log.info("networking-config.changed: revision %s", self.revision)
             self._table.keep_alive = tunnel_settings.settings(self._overrides, config).keep_alive
-        spread = _SPREAD + _SPREAD_EACH * len(self._table)
-        news = fleet_pb2.NetworkingNews(revision=self.revision, spread_ms=int(spread * 1000))
-        self._table.send_all(lambda _: fleet_pb2.ProxyFrame(networking_news=news))
+        spread = _SPREAD + _SPREAD_PER_TUNNEL * len(self._table)
+        networking_news = fleet_pb2.NetworkingNews(revision=self.revision, spread_ms=int(spread * 1000))
+        self._table.send_all(lambda _: fleet_pb2.ProxyFrame(networking_news=networking_news))
 
-    def _refuse(self, why: str) -> None:
-        self._refusals.refuse("networking-config", self.revision, f"revision {self.revision}", why)
+    def _refuse(self, reason: str) -> None:
+        self._refusals.refuse("networking-config", self.revision, f"revision {self.revision}", reason)

@@ -30,7 +30,7 @@ def choose(
 
     At most `limit` now, unless that is 0; nobody with `look_only`.
     """
-    matching = [tunnel for tunnel in table.offered if not agents or tunnel.agent_id in agents]
+    matching = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
     earlier = [tunnel for tunnel in matching if is_advised(tunnel)]
     fresh = [tunnel for tunnel in matching if not is_advised(tunnel)]
     now = [] if look_only else fresh[:limit] if limit else fresh
@@ -54,42 +54,42 @@ class Reconnects:
         self._schedule: ReconnectSchedule[Tunnel] = ReconnectSchedule(interval)
         self._metrics = metrics
 
-    def opened(self, tunnel: Tunnel, now: float) -> None:
+    def add_tunnel(self, tunnel: Tunnel, now: float) -> None:
         """A tunnel counts."""
-        self._schedule.opened(tunnel, now, random.random())
+        self._schedule.add_tunnel(tunnel, now, random.random())
 
-    def closed(self, tunnel: Tunnel) -> None:
+    def remove_tunnel(self, tunnel: Tunnel) -> None:
         """A tunnel is gone, or on its way."""
-        self._schedule.closed(tunnel)
+        self._schedule.remove_tunnel(tunnel)
 
     def sweep(self, now: float) -> None:
         """Advise whose time has come."""
         due = self._schedule.due(now, random.random)
         if due:
-            every = durations.format_seconds(self._schedule.interval)
-            self._advise(due, secrets.token_hex(8), f"every {every} or so agents spread anew", "periodic")
+            interval = durations.format_seconds(self._schedule.interval)
+            self._advise(due, secrets.token_hex(8), f"every {interval} or so agents spread anew", "periodic")
 
-    def ask(
+    def advise_agents(
         self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise as `choose` says; whoever has this advice is left alone."""
-        earlier, now, answer = choose(
-            self._table, agents, limit, lambda one: one.advisory_id == advisory_id, look_only=look_only
+        earlier, advised_tunnels, answer = choose(
+            self._table, agents, limit, lambda matching_tunnel: matching_tunnel.advisory_id == advisory_id, look_only=look_only
         )
-        self._advise(now, advisory_id, reason, "asked")
-        answer.staying_ids.extend(one.agent_id for one in earlier if one.advice_taken is False)
+        self._advise(advised_tunnels, advisory_id, reason, "asked")
+        answer.staying_ids.extend(matching_tunnel.agent_id for matching_tunnel in earlier if matching_tunnel.is_advice_accepted is False)
         answer.staying = len(answer.staying_ids)
         return answer
 
     def shut_down(self) -> None:
         """The proxy goes away: advise everybody, and tell that there is no coming back."""
-        self._advise(self._table.offered, secrets.token_hex(8), "the proxy is shutting down", "shutdown")
+        self._advise(self._table.offered_tunnels, secrets.token_hex(8), "the proxy is shutting down", "shutdown")
 
-    def answered(self, tunnel: Tunnel, reply: fleet_pb2.AdvisoryReply) -> None:
+    def record_reply(self, tunnel: Tunnel, reply: fleet_pb2.AdvisoryReply) -> None:
         """An agent answered."""
         if reply.advisory_id != tunnel.advisory_id:
             return
-        tunnel.advice_taken = reply.accepted
+        tunnel.is_advice_accepted = reply.accepted
         self._metrics.advisory_replies.labels("accepted" if reply.accepted else "nowhere").inc()
 
     def _advise(self, tunnels: Collection[Tunnel], advisory_id: str, reason: str, cause: str) -> None:
@@ -99,7 +99,7 @@ class Reconnects:
             advisory_id=advisory_id, reason=reason, leaving=cause == "shutdown"
         )
         for tunnel in tunnels:
-            tunnel.advisory_id, tunnel.advice_taken = advisory_id, None
+            tunnel.advisory_id, tunnel.is_advice_accepted = advisory_id, None
             tunnel.send(fleet_pb2.ProxyFrame(reconnect_advisory=advisory))
         self._metrics.advisories.labels(cause).inc(len(tunnels))
         log.info("reconnect.advised: %d agents, advice %s: %s", len(tunnels), advisory_id, reason)

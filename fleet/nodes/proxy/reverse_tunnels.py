@@ -23,13 +23,13 @@ from fleet.nodes.proxy.reconnects import Reconnects
 from fleet.nodes.proxy.tunnels import Tunnel, TunnelTable
 from fleet.nodes.shared import agent_admission
 from fleet.nodes.shared.refusals import Refusals, host_of
-from fleet.nodes.shared.response_limiter import LargeAnswers
+from fleet.nodes.shared.response_limiter import ResponseLimiter
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.recovery.discovery import Publisher
 from fleet.protocol.tunnel import agent_services
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
-from fleet.protocol.tunnel.server_state import Connection, Limits
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
+from fleet.protocol.tunnel.server_state import ClientConnection, Limits
 from fleet.transport import peers
 from fleet.transport.tunnel.handlers import Handler
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
@@ -46,12 +46,12 @@ _HELLO_WITHIN = 10.0
 _MOST_TUNNELS = 5_000
 #: Of an agent: its services and its status; sessions that wait for its service to answer, seconds each; and its own
 #: sessions to an auth, one a connection.
-_LIMITS = Limits(pending=256, set_up_within=15.0, targets=256, sessions=16)
+_LIMITS = Limits(max_pending=256, set_up_within=15.0, max_targets=256, max_sessions=16)
 
 
-def key_of(peer: Hashable, wire: Wire) -> Hashable:
+def key_of(peer: Hashable, wire: WireVersion) -> Hashable:
     """Return the key of a client's connection: on two listeners one host and port may have one connection each."""
-    return peer if wire is Wire.V0_2 else f"{peer}/{wire.value}"
+    return peer if wire is WireVersion.V0_2 else f"{peer}/{wire.value}"
 
 
 class ReverseTunnels:
@@ -66,28 +66,28 @@ class ReverseTunnels:
         metrics: ProxyMetrics,
         refusals: Refusals,
         reconnect_interval: float = 0.0,
-        auth_door: Handler | None = None,
+        auth_handler: Handler | None = None,
     ) -> None:
         """Begin with none. `reconnect_interval` is that of periodic advice to reconnect, seconds; 0 is never."""
-        self.table = TunnelTable(publisher, keep_alive, metrics, self._closed)
+        self.table = TunnelTable(publisher, keep_alive, metrics, self._on_tunnel_closed)
         self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
         self.auth_reconnects = AuthReconnects(self.table, metrics)
         self.refusals = refusals
         #: Nobody new is taken in: the proxy ends, or an operator drains it.
-        self.draining = False
-        self.drained = False
+        self.is_shutting_down = False
+        self.is_drained = False
         self._proxy_id = proxy_id
         self._cluster = cluster
-        self._servers = {wire: self._make_server(wire, auth_door) for wire in Wire}
+        self._servers = {wire: self._make_server(wire, auth_handler) for wire in WireVersion}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve on a server, which is not started yet."""
-        self.add_tunnels_to(server, Wire.V0_2)
+        self.add_tunnels_to(server, WireVersion.V0_2)
         fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
             TunnelFeedServicer(self._proxy_id, self.table), server
         )
 
-    def add_tunnels_to(self, server: grpc.aio.Server, wire: Wire) -> None:
+    def add_tunnels_to(self, server: grpc.aio.Server, wire: WireVersion) -> None:
         """Serve tunnels of one version on a server, which is not started yet."""
         serve_tunnels(server, self._servers[wire])
         fleet_pb2_grpc.add_TunnelControlServicer_to_server(
@@ -101,85 +101,85 @@ class ReverseTunnels:
         target = agent_services.target_of(service, tunnel.agent_id)
         return await self._servers[tunnel.wire].open_session(target, to=tunnel.register)
 
-    def why_not(self, hello: fleet_pb2.AgentHello, context: Context, wire: Wire = Wire.V0_2) -> str:
+    def refusal_of(self, hello: fleet_pb2.AgentHello, context: Context, wire: WireVersion = WireVersion.V0_2) -> str:
         """Why an agent may not come in; empty when it may."""
-        if self.table.at(key_of(context.peer(), wire)) is not None:
+        if self.table.find_by_connection(key_of(context.peer(), wire)) is not None:
             return "this connection has a tunnel already: one a connection"
         caller = peers.caller_of(context)
-        return agent_admission.unproven(caller, hello.agent_id, hello.name, self._cluster)
+        return agent_admission.identity_refusal_of(caller, hello.agent_id, hello.name, self._cluster)
 
-    def _make_server(self, wire: Wire, auth_door: Handler | None) -> TunnelServer:
+    def _make_server(self, wire: WireVersion, auth_handler: Handler | None) -> TunnelServer:
         return TunnelServer(
             wire,
-            handler=auth_door,
+            handler=auth_handler,
             local=auth_path.TARGETS,
             may_claim=agent_services.may_claim,
             is_silent=lambda client: self.table.is_silent(client.key, time.monotonic()),
             limits=_LIMITS,
-            on_client=lambda client, there: self._on_client(wire, client, there),
+            on_client=lambda client, is_connected: self._on_client(wire, client, is_connected),
             on_target=self._on_target,
             on_capabilities=self._on_capabilities,
         )
 
-    def _on_client(self, wire: Wire, client: Connection, there: bool) -> None:
-        tunnel = self.table.at(key_of(client.key, wire))
-        if there:
+    def _on_client(self, wire: WireVersion, client: ClientConnection, is_connected: bool) -> None:
+        tunnel = self.table.find_by_connection(key_of(client.key, wire))
+        if is_connected:
             if tunnel is None and not client.peer.name:
                 return  # it claims nothing, and only asks for the way to an auth
             if tunnel is None or not _is_agent_of(tunnel, client) or tunnel.register is not None:
-                why = "say hello on the Control stream of this connection first, as the agent that registers"
-                self._servers[wire].end_client(client, why)
+                reason = "say hello on the Control stream of this connection first, as the agent that registers"
+                self._servers[wire].end_client(client, reason)
                 return
             tunnel.register = client
         elif tunnel is not None and tunnel.register is client:
             tunnel.register = None
             tunnel.end("its Register stream ended", time.monotonic())
 
-    def _on_target(self, target: Target, there: bool) -> None:
+    def _on_target(self, target: Target, is_registered: bool) -> None:
         service, agent_id = agent_services.split(target)
         if service != agent_services.STATUS:
             return
-        owner = self._servers[Wire.V0_2].owner(target)
-        if there and owner is not None:
-            self._join(self.table.at(owner.key))
-        elif owner is None and (tunnel := self.table.current(agent_id)) is not None:
+        owner = self._servers[WireVersion.V0_2].owner(target)
+        if is_registered and owner is not None:
+            self._join(self.table.find_by_connection(owner.key))
+        elif owner is None and (tunnel := self.table.find_current(agent_id)) is not None:
             tunnel.end("it let go of its status target", time.monotonic())
 
-    def _on_capabilities(self, client: Connection) -> None:
+    def _on_capabilities(self, client: ClientConnection) -> None:
         """Version 0.1 registers no targets: a tunnel counts once the agent has said that it has a handler."""
-        tunnel = self.table.at(key_of(client.key, Wire.V0_1))
+        tunnel = self.table.find_by_connection(key_of(client.key, WireVersion.V0_1))
         if tunnel is None or tunnel.register is not client:
             return
         if client.has_handler:
             self._join(tunnel)
         else:
-            self._servers[Wire.V0_1].end_client(client, "an agent needs a handler: it serves sessions")
+            self._servers[WireVersion.V0_1].end_client(client, "an agent needs a handler: it serves sessions")
 
     def _join(self, tunnel: Tunnel | None) -> None:
         if tunnel is not None:
             now = time.monotonic()
             self.table.join(tunnel, now)
-            self.reconnects.opened(tunnel, now)
+            self.reconnects.add_tunnel(tunnel, now)
 
-    def _closed(self, tunnel: Tunnel) -> None:
-        self.reconnects.closed(tunnel)
+    def _on_tunnel_closed(self, tunnel: Tunnel) -> None:
+        self.reconnects.remove_tunnel(tunnel)
         if tunnel.register is not None:
             register, tunnel.register = tunnel.register, None
-            self._servers[tunnel.wire].end_client(register, tunnel.why_ended or "its Control stream ended")
+            self._servers[tunnel.wire].end_client(register, tunnel.end_reason or "its Control stream ended")
 
 
-def _is_agent_of(tunnel: Tunnel, client: Connection) -> bool:
+def _is_agent_of(tunnel: Tunnel, client: ClientConnection) -> bool:
     """Return whether a Register stream is of the agent that said hello on its connection.
 
     A client of version 0.1 that is none of ours has no name: the connection is enough.
     """
-    return client.peer.name == tunnel.agent_id or (tunnel.wire is Wire.V0_1 and not client.peer.name)
+    return client.peer.name == tunnel.agent_id or (tunnel.wire is WireVersion.V0_1 and not client.peer.name)
 
 
 class TunnelControlServicer:
     """fleet.v1.TunnelControl. Method names here and below are those of the .proto."""
 
-    def __init__(self, proxy_id: str, tunnels: ReverseTunnels, wire: Wire = Wire.V0_2) -> None:
+    def __init__(self, proxy_id: str, tunnels: ReverseTunnels, wire: WireVersion = WireVersion.V0_2) -> None:
         self._wire = wire
         self._hello = fleet_pb2.ProxyFrame(hello=fleet_pb2.ProxyHello(proxy_id=proxy_id, version=__version__))
         self._tunnels = tunnels
@@ -189,12 +189,12 @@ class TunnelControlServicer:
         self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
     ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
         """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
-        if self._tunnels.draining:
+        if self._tunnels.is_shutting_down:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
-        if self._tunnels.drained:
+        if self._tunnels.is_drained:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is drained: it takes nobody new")
         hello = await self._expect_hello(requests, context)
-        refusal = self._tunnels.why_not(hello, context, self._wire)
+        refusal = self._tunnels.refusal_of(hello, context, self._wire)
         if refusal:
             host = host_of(context.peer())
             self._tunnels.refusals.refuse("tunnel", host, f"of {hello.name[:40]!r} at {host}", refusal)
@@ -210,8 +210,8 @@ class TunnelControlServicer:
         finally:
             reader.cancel()
             self._table.close(tunnel)
-        if tunnel.why_ended:
-            await context.abort(grpc.StatusCode.ABORTED, tunnel.why_ended)
+        if tunnel.end_reason:
+            await context.abort(grpc.StatusCode.ABORTED, tunnel.end_reason)
 
     async def _expect_hello(
         self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
@@ -222,16 +222,16 @@ class TunnelControlServicer:
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
         hello = fleet_pb2.AgentHello() if first is None else first.hello
-        if why_not := agent_admission.unusable_hello(hello):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why_not)
+        if refusal := agent_admission.hello_refusal_of(hello):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal)
         return hello
 
     async def _read(self, tunnel: Tunnel, requests: AsyncIterator[fleet_pb2.AgentFrame]) -> None:
         try:
             async for frame in requests:
-                self._table.heard(tunnel, time.monotonic())
-                self._take(tunnel, frame)
-                await tunnel.room()
+                self._table.record_frame(tunnel, time.monotonic())
+                self._handle_frame(tunnel, frame)
+                await tunnel.wait_for_room()
         except grpc.aio.AioRpcError as error:
             log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
         except Exception:  # of this tunnel alone
@@ -239,17 +239,17 @@ class TunnelControlServicer:
         # Not an error and not a reason: the agent closed it.
         tunnel.end("", time.monotonic())
 
-    def _take(self, tunnel: Tunnel, frame: fleet_pb2.AgentFrame) -> None:
+    def _handle_frame(self, tunnel: Tunnel, frame: fleet_pb2.AgentFrame) -> None:
         if frame.HasField("ping"):
             tunnel.interval = frame.ping.keep_alive_interval_ms / 1000
             tunnel.send(fleet_pb2.ProxyFrame(pong=fleet_pb2.Pong(sequence=frame.ping.sequence)))
         elif frame.HasField("advisory_reply"):
-            self._tunnels.reconnects.answered(tunnel, frame.advisory_reply)
+            self._tunnels.reconnects.record_reply(tunnel, frame.advisory_reply)
         elif frame.HasField("auth_advisory_reply"):
-            self._tunnels.auth_reconnects.answered(tunnel, frame.auth_advisory_reply)
+            self._tunnels.auth_reconnects.record_reply(tunnel, frame.auth_advisory_reply)
         elif frame.HasField("retiring"):
             self._table.retire(tunnel)
-            self._tunnels.reconnects.closed(tunnel)
+            self._tunnels.reconnects.remove_tunnel(tunnel)
         else:
             # A second hello, or nothing that we know: it means nothing, and ends nothing.
             host = host_of(str(tunnel.key))
@@ -264,13 +264,13 @@ class TunnelFeedServicer:
     def __init__(self, proxy_id: str, table: TunnelTable) -> None:
         self._proxy_id = proxy_id
         self._table = table
-        self._answers = LargeAnswers()
+        self._response_limiter = ResponseLimiter()
 
     async def ListTunnels(  # noqa: N802
         self, request: fleet_pb2.ListTunnelsRequest, context: Context
     ) -> fleet_pb2.ListTunnelsResponse:
         """Answer what opened and closed since a revision."""
-        await self._answers.admit(context)
+        await self._response_limiter.admit(context)
         limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
         page = self._table.since(request.epoch, request.since_revision, limit)
         now = time.monotonic()
@@ -286,8 +286,8 @@ class TunnelFeedServicer:
                     open_for_ms=int((now - tunnel.opened_at) * 1000),
                     sessions=len(tunnel.sessions),
                 )
-                for tunnel in page.changed
+                for tunnel in page.updates
             ],
-            closed=page.removed,
+            closed=page.removed_keys,
             proxy_id=self._proxy_id,
         )

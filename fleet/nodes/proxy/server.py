@@ -15,7 +15,7 @@ import click
 from prometheus_client import Gauge
 
 from fleet.nodes.proxy.agent_status import AgentStatusServicer
-from fleet.nodes.proxy.auth_sessions import AuthDoor
+from fleet.nodes.proxy.auth_sessions import AuthSessionHandler
 from fleet.nodes.proxy.connect.access import DEFAULT_LIMIT, ConnectFlags, read_tokens
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.port import ConnectPort
@@ -47,7 +47,7 @@ from fleet.protocol.recovery import announce, discovery, reconnect_schedule, tun
 from fleet.protocol.recovery.discovery import ProxyResource, Publisher
 from fleet.protocol.recovery.reconnect_schedule import ReconnectError
 from fleet.protocol.recovery.tunnel_settings import Overrides
-from fleet.transport.backend import BackendUnavailable
+from fleet.transport.backend import BackendUnavailableError
 from fleet.wire import agent_status_pb2_grpc, types_pb2
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Proxy:
         if flags.heartbeat.through_auth:
             self.instance.presence = AuthPresence(self.instance, flags.heartbeat.auths)
         self._publisher = Publisher(flags.instance.announce_ttl, compact=flags.compact_discovery)
-        door = AuthDoor(self.instance)
+        auth_handler = AuthSessionHandler(self.instance)
         metrics = ProxyMetrics(self.instance.registry)
         self.tunnels = ReverseTunnels(
             flags.instance.id,
@@ -103,10 +103,10 @@ class Proxy:
             metrics,
             self.instance.refusals,
             flags.reconnect_interval,
-            door.take,
+            auth_handler.accept_session,
         )
         self.table = self.tunnels.table
-        self.instance.standing.listen(self._follow_standing)
+        self.instance.declared_status.listen(self._on_status_change)
         self.networking = ProxyNetworking(self.instance, flags.overrides, self.table)
         self.tunnels.add_to(self.instance.server)
         self.tunnel_v01: TunnelV01Listener | None = None
@@ -138,11 +138,11 @@ class Proxy:
         try:
             if self.connect is not None:
                 await self.connect.start()
-                self.instance.labels[CONNECT_LABEL] = self.connect.advertised
+                self.instance.labels[CONNECT_LABEL] = self.connect.advertised_address
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.start()
             await self.instance.start()
-        except lifecycle.StartError:
+        except lifecycle.NodeStartError:
             if self.tunnel_v01 is not None:
                 await self.tunnel_v01.stop()
             if self.connect is not None:
@@ -164,18 +164,18 @@ class Proxy:
             background.start(self._sweep(), name="tunnel sweeper"),
         ]
 
-    def ready_facts(self) -> dict[str, object]:
+    def ready_fields(self) -> dict[str, object]:
         """What the ready line says."""
-        facts = self.instance.ready_facts()
+        fields = self.instance.ready_fields()
         if self.connect is not None:
-            facts["connect"] = self.connect.address
+            fields["connect"] = self.connect.address
         if self.tunnel_v01 is not None:
-            facts["tunnel_v01"] = self.tunnel_v01.address
-        return facts
+            fields["tunnel_v01"] = self.tunnel_v01.address
+        return fields
 
-    def same_addresses(self) -> list[str]:
+    def listen_flags(self) -> list[str]:
         """Flags with which another run listens where this one does."""
-        flags = self.instance.same_addresses()
+        flags = self.instance.listen_flags()
         if self.connect is not None:
             flags += ["--connect-listen", self.connect.address]
         if self.tunnel_v01 is not None:
@@ -187,17 +187,17 @@ class Proxy:
 
         `drain` in seconds; None: as its flags say.
         """
-        self.tunnels.draining = True
+        self.tunnels.is_shutting_down = True
         if self.connect is not None:
-            await self.connect.leave()
-        await self.instance.leave()
+            await self.connect.stop_accepting()
+        await self.instance.deregister()
         self.tunnels.reconnects.shut_down()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.flags.drain if drain is None else drain):
-                await self.table.empty()
+                await self.table.wait_until_empty()
                 if self.connect is not None:
                     # Users of agents that are elsewhere are on no tunnel of ours.
-                    await self.connect.empty()
+                    await self.connect.wait_until_empty()
         if self.connect is not None:
             await self.connect.stop()
         self.table.end_all(SHUTTING_DOWN, time.monotonic())
@@ -206,8 +206,8 @@ class Proxy:
             await self.tunnel_v01.stop()
         await self.instance.stop()
 
-    def _follow_standing(self) -> None:
-        self.tunnels.drained = self.instance.standing.draining is not None
+    def _on_status_change(self) -> None:
+        self.tunnels.is_drained = self.instance.declared_status.draining is not None
 
     async def _watch_proxies(self) -> None:
         """See who heartbeats and let tunnels know.
@@ -215,26 +215,26 @@ class Proxy:
         In compact mode what heartbeats within a fifth of the TTL goes in one message: seeing each at once would cost
         agents half again as many, and detection waits for the TTL in any case.
         """
-        every = discovery.read_interval(
+        interval = discovery.read_interval(
             self.flags.instance.announce_ttl, compact=self.flags.compact_discovery
         )
-        reachable = True
+        is_reachable = True
         while True:
             try:
-                found = await self.instance.backend.instances("proxy")
-                if self._publisher.observe(map(_resource, found), time.monotonic()):
-                    self.table.poke()
-                await self.networking.look()
-            except BackendUnavailable as error:
+                servers = await self.instance.backend.instances("proxy")
+                if self._publisher.observe(map(_resource, servers), time.monotonic()):
+                    self.table.wake_all()
+                await self.networking.refresh()
+            except BackendUnavailableError as error:
                 # Nothing is observed, so what agents know of proxies ages, ours included: that is meant.
-                if reachable:
+                if is_reachable:
                     log.warning("proxies.unseen: %s", error)
-                reachable = False
+                is_reachable = False
             else:
-                if not reachable:
+                if not is_reachable:
                     log.info("proxies.seen: the backend answers again")
-                reachable = True
-            await asyncio.sleep(every)
+                is_reachable = True
+            await asyncio.sleep(interval)
 
     async def _sweep(self) -> None:
         while True:
@@ -275,7 +275,7 @@ def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
         labels[GROUP_ID_LABEL] = group
     if generation:
         if not (generation.isascii() and generation.isdigit() and int(generation) < 1 << 64):
-            raise lifecycle.StartError(
+            raise lifecycle.NodeStartError(
                 f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits"
             )
         labels[GENERATION_LABEL] = generation
@@ -289,7 +289,7 @@ def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> Proxy
         compact = switches.switch_from(environment, discovery.COMPACT_VARIABLE, default=True)
         interval = reconnect_schedule.interval_from(environment)
     except (SwitchError, ReconnectError) as error:
-        raise lifecycle.StartError(str(error)) from None
+        raise lifecycle.NodeStartError(str(error)) from None
     return replace(
         flags,
         instance=replace(flags.instance, labels=group_labels(environment)),
@@ -303,17 +303,17 @@ async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
 
     Raises StartError.
     """
-    rerun = lifecycle.Rerun()
-    proxy = Proxy(flags, own, rerun.ask)
+    shutdown = lifecycle.Shutdown()
+    proxy = Proxy(flags, own, shutdown.request_restart)
     await proxy.start()
-    rerun.flags = proxy.same_addresses()
-    lifecycle.on_end(rerun.told)
+    shutdown.flags = proxy.listen_flags()
+    lifecycle.set_on_stop_signal(shutdown.stop_event)
     try:
-        lifecycle.announce(**proxy.ready_facts())
-        await rerun.told.wait()
+        lifecycle.announce(**proxy.ready_fields())
+        await shutdown.stop_event.wait()
     finally:
-        await proxy.stop(rerun.drain)
-    return rerun.argv()
+        await proxy.stop(shutdown.drain)
+    return shutdown.argv()
 
 
 def _connect_flags(
@@ -321,7 +321,7 @@ def _connect_flags(
 ) -> ConnectFlags | None:
     if listen is None:
         if advertise is not None or tokens is not None:
-            raise lifecycle.StartError(
+            raise lifecycle.NodeStartError(
                 "--connect-advertise and --connect-tokens are nothing without --connect-listen"
             )
         return None
@@ -390,7 +390,7 @@ def command(
     auth_http: tuple[tuple[str, int], ...],
     tunnel_v01_listen: tuple[str, int] | None,
     drain: float,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run a proxy.
 
@@ -416,6 +416,6 @@ def command(
 
     node_policies.run_instance(
         "proxy",
-        lambda instance, own: serve(from_environment(flags_of(instance), own.merged()), own),
-        **given,
+        lambda instance, own: serve(from_environment(flags_of(instance), own.merge_environment()), own),
+        **options,
     )

@@ -37,7 +37,7 @@ class TunnelAdminServicer:
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id; the answer counts tunnels."""
         await self._check(request.advisory_id, request.reason, context)
-        answer = self._tunnels.reconnects.ask(
+        answer = self._tunnels.reconnects.advise_agents(
             request.advisory_id,
             request.reason or _NO_REASON,
             frozenset(request.agent_ids),
@@ -61,17 +61,17 @@ class TunnelAdminServicer:
             reason=request.reason or _NO_REASON,
             leave_auth_id=request.leave_auth_id,
         )
-        answer = self._tunnels.auth_reconnects.ask(
+        response = self._tunnels.auth_reconnects.advise_agents(
             advisory, frozenset(request.agent_ids), request.limit, look_only=request.look_only
         )
-        answer.proxy_id = self._proxy_id
-        return answer
+        response.proxy_id = self._proxy_id
+        return response
 
     async def _check(self, advisory_id: str, reason: str, context: Context) -> None:
         """Refuse a caller who may not move agents, and advice without a usable id or reason."""
-        await operators.demand(context, "move agents", self._host)
+        await operators.require_operator(context, "move agents", self._host)
         if not 0 < len(advisory_id) <= LONGEST_ID:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"advisory_id: needs 1 to {LONGEST_ID} characters"
             )
-        await operators.demand_reason(context, reason)
+        await operators.require_reason(context, reason)

@@ -9,7 +9,7 @@ import grpc.aio
 
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.shared import addresses, lifecycle
-from fleet.protocol.tunnel.messages import Wire
+from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport import channels
 from fleet.transport.tls import TLSError, TLSFiles
 
@@ -21,21 +21,21 @@ class TunnelV01Listener:
         self._listen = listen
         self._tls = tls
         self._server = grpc.aio.server(options=channels.server_options())
-        tunnels.add_tunnels_to(self._server, Wire.V0_1)
+        tunnels.add_tunnels_to(self._server, WireVersion.V0_1)
         #: Where it listens, once it does.
         self.address = ""
 
     async def start(self) -> None:
         """Listen. Raises StartError."""
-        requested = addresses.join(*self._listen)
+        listen_address = addresses.join(*self._listen)
         try:
-            port = channels.add_port(self._server, requested, self._tls)
+            port = channels.add_port(self._server, listen_address, self._tls)
         except RuntimeError:
-            raise lifecycle.StartError(
-                f"cannot listen on {requested} for tunnels of version 0.1: the port is in use, or not allowed"
+            raise lifecycle.NodeStartError(
+                f"cannot listen on {listen_address} for tunnels of version 0.1: the port is in use, or not allowed"
             ) from None
         except TLSError as error:
-            raise lifecycle.StartError(str(error)) from None
+            raise lifecycle.NodeStartError(str(error)) from None
         self.address = addresses.join(self._listen[0], port)
         await self._server.start()
 

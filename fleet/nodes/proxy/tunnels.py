@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Hashable
 
 from fleet.nodes.proxy.metrics import ProxyMetrics
-from fleet.protocol.networking.keep_alive import KeepAlive, Liveness
+from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness
 from fleet.protocol.recovery import discovery
 from fleet.protocol.recovery.discovery import Publisher, Subscriber
-from fleet.protocol.recovery.feed import Feed, Page
-from fleet.protocol.tunnel.messages import Wire
-from fleet.protocol.tunnel.server_state import Connection
+from fleet.protocol.recovery.feed import RevisionFeed, FeedPage
+from fleet.protocol.tunnel.messages import WireVersion
+from fleet.protocol.tunnel.server_state import ClientConnection
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2
 
@@ -54,7 +54,7 @@ class Tunnel:
         subscriber: Subscriber,
         metrics: ProxyMetrics,
         now: float,
-        wire: Wire = Wire.V0_2,
+        wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         self.metrics = metrics
         #: The version of TCP over gRPC that its Register stream speaks.
@@ -64,25 +64,25 @@ class Tunnel:
         #: Names the connection that both streams ride.
         self.key = key
         self.opened_at = now
-        self.heard_at = now
+        self.last_seen_at = now
         #: The task that serves the Control call.
         self.task: asyncio.Task[object] | None = None
         #: The Register stream; None before and after it.
-        self.register: Connection | None = None
+        self.register: ClientConnection | None = None
         #: Both streams were open at a time: until then the tunnel does not count.
-        self.joined = False
+        self.is_joined = False
         #: A newer tunnel of the agent counts. This one stays for the sessions it has.
-        self.displaced = False
+        self.is_displaced = False
         #: Users' sessions.
         self.sessions: set[TunnelStream] = set()
         #: How many the feed was told of.
-        self.sessions_told = 0
+        self.reported_session_count = 0
         self.ended_at: float | None = None
-        self.why_ended = ""
+        self.end_reason = ""
         #: The last advice to reconnect; empty when there was none.
         self.advisory_id = ""
         #: What the agent answered to it; None before it did.
-        self.advice_taken: bool | None = None
+        self.is_advice_accepted: bool | None = None
         #: The last advice to connect to another auth, and what came of it; empty and None before there was any.
         self.auth_advisory_id = ""
         self.auth_reply: fleet_pb2.AuthAdvisoryReply | None = None
@@ -90,7 +90,7 @@ class Tunnel:
         self.interval = hello.keep_alive_interval_ms / 1000
         self._subscriber = subscriber
         self._frames: deque[fleet_pb2.ProxyFrame] = deque()
-        self._woken = asyncio.Event()
+        self._wakeup = asyncio.Event()
         #: Few enough frames wait.
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -105,26 +105,26 @@ class Tunnel:
         self._frames.append(frame)
         if len(self._frames) >= _MOST_UNREAD:
             self._has_room.clear()
-        self._woken.set()
+        self._wakeup.set()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the agent has read enough of what it was sent: else each ping would cost memory for ever."""
         await self._has_room.wait()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """There may be proxies to tell of: what gathers until the next write goes in one message."""
-        self._woken.set()
+        self._wakeup.set()
 
-    def end(self, why: str, now: float) -> None:
+    def end(self, reason: str, now: float) -> None:
         """Let the call end after what is being written."""
         if self.ended_at is None:
-            self.ended_at, self.why_ended = now, why
-            self._woken.set()
+            self.ended_at, self.end_reason = now, reason
+            self._wakeup.set()
 
     async def next_frame(self, clock: Clock) -> fleet_pb2.ProxyFrame | None:
         """Wait for the next frame to write; None when the tunnel is to end."""
         while True:
-            self._woken.clear()
+            self._wakeup.clear()
             if self.ended_at is not None:
                 return None
             if self._frames:
@@ -138,7 +138,7 @@ class Tunnel:
                 self.metrics.discovery_messages.inc()
                 self.metrics.discovery_bytes.inc(len(request))
                 return fleet_pb2.ProxyFrame(discovery=fleet_pb2.Discovery(request=request))
-            await self._woken.wait()
+            await self._wakeup.wait()
 
 
 class TunnelTable:
@@ -149,30 +149,30 @@ class TunnelTable:
         publisher: Publisher,
         keep_alive: KeepAlive,
         metrics: ProxyMetrics,
-        closed: Callable[[Tunnel], None] | None = None,
+        on_closed: Callable[[Tunnel], None] | None = None,
     ) -> None:
         """Begin with none; `closed` hears of each tunnel whose Control call is over."""
         self._publisher = publisher
         #: How often agents ping, if they do not say otherwise, and how many pings may be missing.
         self.keep_alive = keep_alive
         self._metrics = metrics
-        self._closed = closed
+        self._on_closed = on_closed
         # By connection: all whose Control call is open. By agent: the one that counts.
         self._open: dict[Hashable, Tunnel] = {}
         self._current: dict[str, Tunnel] = {}
         # Names are no ids: two agents may have one. In lower case, as hosts are named.
-        self._named: dict[str, set[str]] = {}
-        self._feed: Feed[Tunnel] = Feed(secrets.token_hex(8))
+        self._ids_by_name: dict[str, set[str]] = {}
+        self._feed: RevisionFeed[Tunnel] = RevisionFeed(secrets.token_hex(8))
         self._swept_at: float | None = None
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
 
     def __len__(self) -> int:
         """Live tunnels."""
         return len(self._feed)
 
     @property
-    def offered(self) -> tuple[Tunnel, ...]:
+    def offered_tunnels(self) -> tuple[Tunnel, ...]:
         """Those offered to users, the longest open first."""
         return tuple(tunnel for tunnel in self._current.values() if self._feed.get(tunnel.agent_id) is tunnel)
 
@@ -185,15 +185,15 @@ class TunnelTable:
         """How many tunnels are live, offline, joining (no Register stream yet) and retiring (displaced, in use)."""
         counts = dict.fromkeys(("live", "offline", "joining", "retiring"), 0)
         for tunnel in self._open.values():
-            if tunnel.displaced:
+            if tunnel.is_displaced:
                 counts["retiring"] += 1
-            elif not tunnel.joined:
+            elif not tunnel.is_joined:
                 counts["joining"] += 1
             else:
                 counts["live" if self._feed.get(tunnel.agent_id) is tunnel else "offline"] += 1
         return counts
 
-    def at(self, key: Hashable) -> Tunnel | None:
+    def find_by_connection(self, key: Hashable) -> Tunnel | None:
         """The tunnel of a connection, whether it counts or not."""
         return self._open.get(key)
 
@@ -202,58 +202,58 @@ class TunnelTable:
         tunnel = self._open.get(key)
         if tunnel is None:
             return False
-        return now - tunnel.heard_at > self.keep_alive.towards(tunnel.interval).interval + _PING_LATE
+        return now - tunnel.last_seen_at > self.keep_alive.for_peer(tunnel.interval).interval + _PING_LATE
 
-    def current(self, agent_id: str) -> Tunnel | None:
+    def find_current(self, agent_id: str) -> Tunnel | None:
         """The tunnel of an agent that counts, live or offline."""
         return self._current.get(agent_id)
 
-    def live(self, agent_id: str) -> Tunnel | None:
+    def find_live(self, agent_id: str) -> Tunnel | None:
         """The tunnel of an agent, if it is live."""
         return self._feed.get(agent_id)
 
     def find(self, agent: str) -> list[Tunnel]:
         """Live tunnels of the agents with that id, or that name in any case."""
-        ids = {agent} if agent in self._current else self._named.get(agent.lower(), set())
-        return [tunnel for one in sorted(ids) if (tunnel := self._feed.get(one)) is not None]
+        ids = {agent} if agent in self._current else self._ids_by_name.get(agent.lower(), set())
+        return [tunnel for agent_id in sorted(ids) if (tunnel := self._feed.get(agent_id)) is not None]
 
-    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float, wire: Wire = Wire.V0_2) -> Tunnel:
+    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float, wire: WireVersion = WireVersion.V0_2) -> Tunnel:
         """An agent said hello: its tunnel counts when it is joined by a Register stream."""
         tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now, wire)
         self._open[key] = tunnel
-        self._emptied.clear()
+        self._is_empty.clear()
         return tunnel
 
     def join(self, tunnel: Tunnel, now: float) -> None:
         """Both streams are open. An older tunnel of the same agent is displaced: dead, or left for this one."""
-        if tunnel.joined or tunnel.ended_at is not None:
+        if tunnel.is_joined or tunnel.ended_at is not None:
             return
-        tunnel.joined = True
+        tunnel.is_joined = True
         old = self._current.pop(tunnel.agent_id, None)
         if old is not None:
             self._forget_name(old)
-            old.displaced = True
+            old.is_displaced = True
             self._end_if_idle(old, now)
         self._current[tunnel.agent_id] = tunnel
-        self._named.setdefault(tunnel.agent_name.lower(), set()).add(tunnel.agent_id)
+        self._ids_by_name.setdefault(tunnel.agent_name.lower(), set()).add(tunnel.agent_id)
         self._feed.put(tunnel.agent_id, tunnel)
 
     def retire(self, tunnel: Tunnel) -> None:
         """The agent lets it go: it stays for the sessions it has, and is not offered to users any more."""
-        tunnel.displaced = True
+        tunnel.is_displaced = True
         self._forget(tunnel)
 
     def close(self, tunnel: Tunnel) -> None:
         """A tunnel's Control call is over, and so are the sessions it still had."""
         del self._open[tunnel.key]
         self._forget(tunnel)
-        self._metrics.closed.labels(_REASONS.get(tunnel.why_ended, "agent")).inc()
+        self._metrics.closed_tunnels.labels(_REASONS.get(tunnel.end_reason, "agent")).inc()
         if not self._open:
-            self._emptied.set()
-        if self._closed is not None:
-            self._closed(tunnel)
+            self._is_empty.set()
+        if self._on_closed is not None:
+            self._on_closed(tunnel)
         for stream in list(tunnel.sessions):
-            stream.abort(tunnel.why_ended or "the agent went away")
+            stream.abort(tunnel.end_reason or "the agent went away")
 
     def begin_session(self, tunnel: Tunnel, stream: TunnelStream) -> None:
         """A user's session is open."""
@@ -262,66 +262,66 @@ class TunnelTable:
     def end_session(self, tunnel: Tunnel, stream: TunnelStream, now: float) -> None:
         """It is over."""
         tunnel.sessions.discard(stream)
-        if tunnel.displaced:
+        if tunnel.is_displaced:
             self._end_if_idle(tunnel, now)
 
-    async def empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until no agent holds a tunnel here."""
-        await self._emptied.wait()
+        await self._is_empty.wait()
 
-    def heard(self, tunnel: Tunnel, now: float) -> None:
+    def record_frame(self, tunnel: Tunnel, now: float) -> None:
         """The agent said something: a tunnel that was offline is back."""
-        tunnel.heard_at = now
+        tunnel.last_seen_at = now
         if self._current.get(tunnel.agent_id) is tunnel and self._feed.get(tunnel.agent_id) is None:
             self._feed.put(tunnel.agent_id, tunnel)
 
-    def since(self, epoch: str, revision: int, limit: int) -> Page[Tunnel]:
+    def since(self, epoch: str, revision: int, limit: int) -> FeedPage[Tunnel]:
         """What changed among live tunnels."""
         return self._feed.since(epoch, revision, limit)
 
-    def poke(self) -> None:
+    def wake_all(self) -> None:
         """News of proxies: wake all."""
         for tunnel in self._open.values():
-            tunnel.poke()
+            tunnel.wake()
 
     def send_all(self, frame: Callable[[Tunnel], fleet_pb2.ProxyFrame]) -> None:
         """Queue a frame on every tunnel."""
         for tunnel in self._open.values():
             tunnel.send(frame(tunnel))
 
-    def end_all(self, why: str, now: float) -> None:
+    def end_all(self, reason: str, now: float) -> None:
         """End every tunnel."""
         for tunnel in self._open.values():
-            tunnel.end(why, now)
+            tunnel.end(reason, now)
 
     def sweep(self, now: float, tick: float) -> None:
         """Look for half-open tunnels and due full lists; called every `tick` seconds."""
-        overslept = 0.0 if self._swept_at is None else now - self._swept_at - tick
+        lag_seconds = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
         for tunnel in list(self._open.values()):
-            if overslept > tick:
+            if lag_seconds > tick:
                 # We were frozen, so it is us who did not listen: what agents sent meanwhile is still in the sockets.
-                tunnel.heard_at = min(tunnel.heard_at + overslept, now)
-                if not tunnel.joined:
-                    tunnel.opened_at = min(tunnel.opened_at + overslept, now)
-            self._judge(tunnel, now)
+                tunnel.last_seen_at = min(tunnel.last_seen_at + lag_seconds, now)
+                if not tunnel.is_joined:
+                    tunnel.opened_at = min(tunnel.opened_at + lag_seconds, now)
+            self._check_liveness(tunnel, now)
             if tunnel.full_at is not None and now >= tunnel.full_at:
-                tunnel.poke()
-            self._tell_sessions(tunnel)
+                tunnel.wake()
+            self._report_sessions(tunnel)
             ended_at = tunnel.ended_at
             if ended_at is not None and now - ended_at > _END_WITHIN and tunnel.task is not None:
                 tunnel.task.cancel()
 
-    def _judge(self, tunnel: Tunnel, now: float) -> None:
+    def _check_liveness(self, tunnel: Tunnel, now: float) -> None:
         # By the agent's own interval: ours may have changed before the agent was told.
-        liveness = self.keep_alive.towards(tunnel.interval).liveness(tunnel.heard_at, now)
-        current = self._current.get(tunnel.agent_id) is tunnel
-        if current and liveness is not Liveness.LIVE:
+        liveness = self.keep_alive.for_peer(tunnel.interval).liveness(tunnel.last_seen_at, now)
+        is_current = self._current.get(tunnel.agent_id) is tunnel
+        if is_current and liveness is not TunnelLiveness.LIVE:
             self._feed.remove(tunnel.agent_id)
         # A displaced tunnel will not be asked for any more: nothing is to be hoped from one that is offline.
-        if liveness is Liveness.DEAD or (tunnel.displaced and liveness is not Liveness.LIVE):
+        if liveness is TunnelLiveness.DEAD or (tunnel.is_displaced and liveness is not TunnelLiveness.LIVE):
             tunnel.end(_SILENT, now)
-        elif not tunnel.joined and now - tunnel.opened_at > _REGISTER_WITHIN:
+        elif not tunnel.is_joined and now - tunnel.opened_at > _REGISTER_WITHIN:
             tunnel.end(_NOT_REGISTERED, now)
 
     def _forget(self, tunnel: Tunnel) -> None:
@@ -332,16 +332,16 @@ class TunnelTable:
 
     def _forget_name(self, tunnel: Tunnel) -> None:
         name = tunnel.agent_name.lower()
-        self._named[name].discard(tunnel.agent_id)
-        if not self._named[name]:
-            del self._named[name]
+        self._ids_by_name[name].discard(tunnel.agent_id)
+        if not self._ids_by_name[name]:
+            del self._ids_by_name[name]
 
     def _end_if_idle(self, tunnel: Tunnel, now: float) -> None:
         if not tunnel.sessions:
             tunnel.end(_DISPLACED, now)
 
-    def _tell_sessions(self, tunnel: Tunnel) -> None:
+    def _report_sessions(self, tunnel: Tunnel) -> None:
         """Put a changed count into the feed: here and not at once, as sessions may come by the thousand."""
-        if tunnel.sessions_told != len(tunnel.sessions) and self._feed.get(tunnel.agent_id) is tunnel:
-            tunnel.sessions_told = len(tunnel.sessions)
+        if tunnel.reported_session_count != len(tunnel.sessions) and self._feed.get(tunnel.agent_id) is tunnel:
+            tunnel.reported_session_count = len(tunnel.sessions)
             self._feed.put(tunnel.agent_id, tunnel)

@@ -21,19 +21,19 @@ ROLE = "agent"
 _LONGEST_TTL_MS = 86_400_000
 
 
-def unproven(caller: Caller | None, agent_id: str, name: str, cluster: str) -> str:
+def identity_refusal_of(caller: Caller | None, agent_id: str, name: str, cluster: str) -> str:
     """Return why the caller is not the agent with that id and name; empty when it is, or shows no certificate."""
     if caller is None:
         return ""
     if caller.role != ROLE:
         return f"a certificate of role {caller.role!r} is not that of an agent"
     names = [proven for proven in caller.names if proven not in SHARED_NAMES]
-    if agent_services.proves(names, agent_id, name, lambda known: flags.host_id(cluster, ROLE, known)):
+    if agent_services.identity_matches(names, agent_id, name, lambda proven_name: flags.host_id(cluster, ROLE, proven_name)):
         return ""
     return f"the certificate proves {', '.join(caller.names)}; not agent {name} with id {agent_id}"
 
 
-def unusable(agent: fleet_pb2.AgentResource) -> str:
+def heartbeat_refusal_of(agent: fleet_pb2.AgentResource) -> str:
     """Return why a heartbeat cannot be used; empty when it can."""
     if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
         return f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
@@ -41,7 +41,7 @@ def unusable(agent: fleet_pb2.AgentResource) -> str:
         return f"a heartbeat has more than {text_limits.LONGEST_HEARTBEAT} bytes"
     if len(agent.labels) > text_limits.MOST_LABELS:
         return f"labels: there are more than {text_limits.MOST_LABELS}"
-    return _first(
+    return _first_refusal(
         ("agent_id", agent.agent_id, LONGEST_ID),
         ("name", agent.name, LONGEST_NAME),
         ("version", agent.version, LONGEST_WORD),
@@ -54,18 +54,18 @@ def unusable(agent: fleet_pb2.AgentResource) -> str:
     )
 
 
-def unusable_hello(hello: fleet_pb2.AgentHello) -> str:
+def hello_refusal_of(hello: fleet_pb2.AgentHello) -> str:
     """Return why a hello cannot be used; empty when it can."""
     if not 0 < len(hello.agent_id) <= LONGEST_ID:
         return f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters"
-    return _first(
+    return _first_refusal(
         ("agent_id", hello.agent_id, LONGEST_ID),
         ("name", hello.name, LONGEST_NAME),
         ("version", hello.version, LONGEST_WORD),
     )
 
 
-def _first(*texts: tuple[str, str, int]) -> str:
+def _first_refusal(*texts: tuple[str, str, int]) -> str:
     return next(filter(None, _refusals(texts)), "")
 
 

@@ -56,11 +56,11 @@ def _caller(certificate: dict[str, Any]) -> Caller:
 
 
 @asynccontextmanager
-async def serving(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIterator[str]:
+async def serve(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIterator[str]:
     """Serve an application and yield its host:port. Raises StartError when the port or the keys cannot be had."""
     server = _Server(_config(app, tls))
     async with contextlib.AsyncExitStack() as stack:
-        bound = await lifecycle.listening(listen, listen_sockets.bind(*listen))
+        bound = await lifecycle.start_listening(listen, listen_sockets.bind(*listen))
         stack.callback(bound.close)
         task = background.start(server.serve(sockets=[bound]), name="HTTP server")
         try:
@@ -91,5 +91,5 @@ def _config(app: App, tls: TLSFiles) -> uvicorn.Config:
     try:
         config.load()
     except (OSError, ValueError, ssl.SSLError) as error:
-        raise lifecycle.StartError(f"the keys of the HTTP port cannot be used: {error}") from error
+        raise lifecycle.NodeStartError(f"the keys of the HTTP port cannot be used: {error}") from error
     return config

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fleet.protocol.recovery.auth_move import Outcome
+from fleet.protocol.recovery.auth_move import AuthMoveOutcome
 from fleet.wire import fleet_pb2
 
 OUTCOMES = {
-    Outcome.MOVED: fleet_pb2.AuthAdvisoryReply.OUTCOME_MOVED,
-    Outcome.STAYS: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYS,
-    Outcome.ELSEWHERE: fleet_pb2.AuthAdvisoryReply.OUTCOME_ELSEWHERE,
+    AuthMoveOutcome.MOVED: fleet_pb2.AuthAdvisoryReply.OUTCOME_MOVED,
+    AuthMoveOutcome.STAYS: fleet_pb2.AuthAdvisoryReply.OUTCOME_STAYS,
+    AuthMoveOutcome.ELSEWHERE: fleet_pb2.AuthAdvisoryReply.OUTCOME_ELSEWHERE,
 }
 
 
-def reply_word(reply: fleet_pb2.AuthAdvisoryReply) -> str:
+def outcome_of(reply: fleet_pb2.AuthAdvisoryReply) -> str:
     """Return an answer as metrics and logs call it."""
     return next((str(outcome) for outcome, number in OUTCOMES.items() if number == reply.outcome), "unknown")

@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.stdio import open_stdio
-from fleet.protocol.tunnel.connect import PEER_HEADER, Reason
-from fleet.transport.tls import TLSError, TLSFiles, must_be_usable
+from fleet.protocol.tunnel.connect import PEER_HEADER, RefusalReason
+from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.transport.tunnel import codec
-from fleet.transport.tunnel.pump import Wire
+from fleet.transport.tunnel.pump import TcpConnection
 
 #: From connecting to the answer, seconds: the proxy takes ten of them to ask the agent.
 _ANSWER_WITHIN = 20.0
@@ -61,11 +61,11 @@ async def carry(plan: ConnectPlan) -> None:
     """Carry standard input and output to their ends. Raises ConnectError, BrokenError, TLSError."""
     proxy = await dial(plan, client_context(plan.tls))
     stdio = await open_stdio()
-    await splice(stdio.wire, proxy)
-    await stdio.written()
+    await splice(stdio.connection, proxy)
+    await stdio.wait_until_written()
 
 
-async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> Wire:
+async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnection:
     """Connect through the first proxy that can. Raises ConnectError."""
     last = ConnectError("there is no proxy to ask")
     for address in plan.proxies:
@@ -82,20 +82,20 @@ async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> Wire:
     raise last
 
 
-async def splice(user: Wire, proxy: Wire, *, both: bool = False) -> None:
+async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bool = False) -> None:
     """Carry bytes until the proxy's direction has ended, or both have. Raises BrokenError."""
     outward = asyncio.create_task(_copy(user, proxy))
     inward = asyncio.create_task(_copy(proxy, user))
     try:
-        while not (inward.done() and (outward.done() or not both)):
-            waiting = [future for future in (outward, inward, user.gone) if not future.done()]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while not (inward.done() and (outward.done() or not wait_for_both)):
+            pending = [future for future in (outward, inward, user.closed_future) if not future.done()]
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             if outward.done():
                 outward.result()
             if inward.done():
                 inward.result()
                 user.write_eof()
-            elif user.lost is not None:
+            elif user.error is not None:
                 await _leave(user, proxy, inward)
     except OSError as error:
         user.reset()
@@ -112,20 +112,20 @@ async def splice(user: Wire, proxy: Wire, *, both: bool = False) -> None:
         user.close()
         await asyncio.gather(outward, inward, return_exceptions=True)
     # What is unsent, and TLS's good bye, go before the process does.
-    await asyncio.wait((proxy.gone,), timeout=_LEAVE_WITHIN)
+    await asyncio.wait((proxy.closed_future,), timeout=_LEAVE_WITHIN)
 
 
-async def _leave(user: Wire, proxy: Wire, inward: asyncio.Task[None]) -> None:
+async def _leave(user: TcpConnection, proxy: TcpConnection, inward: asyncio.Task[None]) -> None:
     """The user is gone: what he left in good order ends so. Raises OSError."""
-    if not user.left:
-        raise ConnectionResetError(str(user.lost))
+    if not user.has_left:
+        raise ConnectionResetError(str(user.error))
     proxy.write_eof()
     await asyncio.wait((inward,), timeout=_LEAVE_WITHIN)
     if not inward.done():
         raise ConnectionResetError("the user left before the service was finished")
 
 
-async def _copy(source: Wire, sink: Wire) -> None:
+async def _copy(source: TcpConnection, sink: TcpConnection) -> None:
     while (message := await source.read()) is not None:
         payload, _ = codec.read_data(message)
         await sink.write(payload)
@@ -135,26 +135,26 @@ async def _copy(source: Wire, sink: Wire) -> None:
         sink.write_eof()
 
 
-async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLContext | None) -> Wire:
+async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLContext | None) -> TcpConnection:
     loop = asyncio.get_running_loop()
-    name = None if context is None else plan.tls.towards("proxy").server_name
+    name = None if context is None else plan.tls.for_role("proxy").server_name
     async with asyncio.timeout(_ANSWER_WITHIN):
-        transport, answer = await loop.create_connection(
-            lambda: _Answer(plan), *address, ssl=context, server_hostname=name
+        transport, protocol = await loop.create_connection(
+            lambda: _ConnectProtocol(plan), *address, ssl=context, server_hostname=name
         )
         try:
-            early = await answer.accepted
+            early = await protocol.early_data
         except BaseException:
             transport.close()
             raise
-    wire = Wire()
-    wire.take_over(transport, early)
-    if answer.ended:
-        wire.eof_received()
-    return wire
+    connection = TcpConnection()
+    connection.take_over(transport, early)
+    if protocol.at_eof:
+        connection.eof_received()
+    return connection
 
 
-class _Answer(asyncio.Protocol):
+class _ConnectProtocol(asyncio.Protocol):
     """Asks, and reads the head of the answer."""
 
     def __init__(self, plan: ConnectPlan) -> None:
@@ -169,9 +169,9 @@ class _Answer(asyncio.Protocol):
         self._status = 0
         self._sentence = b""
         #: What came behind the head of a good answer; ConnectError or OSError else.
-        self.accepted: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.early_data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         #: The proxy has nothing more to say.
-        self.ended = False
+        self.at_eof = False
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -183,7 +183,7 @@ class _Answer(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self.accepted.done() and self.accepted.exception() is not None:
+        if self.early_data.done() and self.early_data.exception() is not None:
             return
         try:
             self._conn.receive_data(data)
@@ -193,41 +193,41 @@ class _Answer(asyncio.Protocol):
 
     @override
     def eof_received(self) -> bool:
-        self.ended = True
-        if not self.accepted.done():
+        self.at_eof = True
+        if not self.early_data.done():
             try:
                 self._conn.receive_data(b"")
                 self._read()
             except h11.RemoteProtocolError:
                 self._fail(ConnectionResetError("it ended the connection without an answer"))
-        accepted = self.accepted.done() and self.accepted.exception() is None
-        return accepted and self._transport.can_write_eof()
+        is_accepted = self.early_data.done() and self.early_data.exception() is None
+        return is_accepted and self._transport.can_write_eof()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionResetError("it ended the connection without an answer"))
 
     def _read(self) -> None:
-        while not self.accepted.done():
+        while not self.early_data.done():
             event = self._conn.next_event()
             if isinstance(event, h11.Response):
                 self._status = event.status_code
                 self._sentence = b""
                 if 200 <= self._status < 300:
                     self._transport.pause_reading()
-                    self.accepted.set_result(self._conn.trailing_data[0])
+                    self.early_data.set_result(self._conn.trailing_data[0])
             elif isinstance(event, h11.Data):
                 self._sentence = (self._sentence + event.data)[:_LONGEST_SENTENCE]
             elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-                kind = NotHereError if self._status == Reason.NO_AGENT.status else ConnectError
-                said = self._sentence.decode(errors="replace").strip()
-                self._fail(kind(said or f"the proxy answers {self._status}", self._status))
+                kind = NotHereError if self._status == RefusalReason.NO_AGENT.status else ConnectError
+                message = self._sentence.decode(errors="replace").strip()
+                self._fail(kind(message or f"the proxy answers {self._status}", self._status))
             else:
                 return
 
     def _fail(self, error: Exception) -> None:
-        if not self.accepted.done():
-            self.accepted.set_exception(error)
+        if not self.early_data.done():
+            self.early_data.set_exception(error)
 
 
 def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
@@ -235,7 +235,7 @@ def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
     if not tls.enabled:
         return None
     # Which file it is OpenSSL does not say.
-    must_be_usable(tls)
+    check_files(tls)
     try:
         context = ssl.create_default_context(cafile=tls.authority)
         if tls.certificate is not None:

@@ -14,7 +14,7 @@ from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.name_options import CLUSTER_NAME, REGION_NAME
 from fleet.nodes.shared.options import Command, Decorator, Parsed, combined
 from fleet.protocol import durations
-from fleet.protocol.destination.health import READINGS, Settings
+from fleet.protocol.destination.health import READINGS, HealthSettings
 from fleet.protocol.recovery import announce
 from fleet.transport.tls import TLSFiles
 
@@ -70,7 +70,7 @@ def host_id(cluster: str, role: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
 
 
-def _reading(ctx: click.Context, param: click.Parameter, value: str) -> Settings:
+def _reading(ctx: click.Context, param: click.Parameter, value: str) -> HealthSettings:
     return READINGS[value]
 
 

@@ -12,12 +12,12 @@ from fleet.transport import listen_sockets
 
 
 @asynccontextmanager
-async def serving(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
+async def serve(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
     """Serve an application and yield its host:port. Raises StartError when the port cannot be had."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
-        bound = await lifecycle.listening(listen, listen_sockets.bind(*listen))
+        bound = await lifecycle.start_listening(listen, listen_sockets.bind(*listen))
         await web.SockSite(runner, bound).start()
         yield addresses.join(listen[0], bound.getsockname()[1])
         await listen_sockets.stop_accepting([bound])

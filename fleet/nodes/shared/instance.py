@@ -30,10 +30,10 @@ from fleet.protocol import durations, text_limits
 from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.protocol.recovery import announce
 from fleet.transport import channels, diag
-from fleet.transport.backend import Backend, BackendUnavailable, Kind, SilentError
-from fleet.transport.declared_status import Standing
+from fleet.transport.backend import Backend, BackendUnavailableError, Kind, BackendTimeoutError
+from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.health import HealthServicer
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import TLSError, TLSFiles
 from fleet.wire import types_pb2
 
@@ -45,7 +45,7 @@ LONGEST_ID = text_limits.LONGEST_ID
 #: How long calls under way may take at the end, seconds.
 _GRACE = 0.5
 #: So often a node that starts asks a backend again that did not answer.
-_MORE_TRIES = 4
+_MAX_BACKEND_RETRIES = 4
 #: Between the first heartbeats of a node that waits for an auth, seconds.
 _FIRST_PAUSE = 0.25
 
@@ -75,7 +75,7 @@ class InstanceFlags:
     anybody: bool = False
 
 
-class AuthsUnavailable(BackendUnavailable):
+class AuthsUnavailable(BackendUnavailableError):
     """No auth took a heartbeat; the sentence says what the last one answered."""
 
 
@@ -103,7 +103,7 @@ class Instance:
         self.kind: Kind = kind
         self.flags = flags
         self.schedule = announce.schedule(flags.announce_ttl, random.random())
-        self.process = ProcessState(self.schedule.tick)
+        self.process = ProcessHealth(self.schedule.tick)
         self.process.register(kind)
         self.registry = diag.new_registry(self.process)
         #: What it could not use, of its peers and of the backend.
@@ -114,14 +114,14 @@ class Instance:
                 flags.cluster,
                 prefix=flags.backend_prefix,
                 password=_password(flags.backend_password_file),
-                refused=self.refuse_resource,
+                on_unreadable=self.refuse_resource,
             )
         except ValueError as error:
-            raise lifecycle.StartError(f"--backend {flags.backend!r}: {error}") from None
+            raise lifecycle.NodeStartError(f"--backend {flags.backend!r}: {error}") from None
         self._writes = Counter(
             "backend_write_requests", "Writes to the backend", ["component"], registry=self.registry
         )
-        self._failed = Counter(
+        self._failed_writes = Counter(
             "backend_write_requests_failed",
             "Failed writes to the backend",
             ["component"],
@@ -136,16 +136,16 @@ class Instance:
         #: Proxies replace it before `start`.
         self.presence: Presence = _BackendPresence(self)
         self.server = grpc.aio.server(options=channels.server_options())
-        self.standing = Standing()
-        HealthServicer(self.process, self.standing).add_to(self.server)
-        InstanceAdminServicer(flags.id, self.standing, flags.listen[0]).add_to(self.server)
+        self.declared_status = DeclaredStatus()
+        HealthServicer(self.process, self.declared_status).add_to(self.server)
+        InstanceAdminServicer(flags.id, self.declared_status, flags.listen[0]).add_to(self.server)
         #: Of its resource; what is known only once it listens may be added before `start`.
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
         self._heartbeats: asyncio.Task[None] | None = None
         # What its resource says has changed: others are to know before the next heartbeat.
-        self._news = asyncio.Event()
-        self.standing.listen(self._news.set)
+        self._announce_soon = asyncio.Event()
+        self.declared_status.listen(self._announce_soon.set)
         self.grpc_address = ""
         self.diag_address = ""
 
@@ -158,20 +158,20 @@ class Instance:
             await self._listen()
             if prepare is not None:
                 await prepare()
-            await self._announce_first()
-        except BackendUnavailable as error:
+            await self._send_first_heartbeat()
+        except BackendUnavailableError as error:
             await self.stop()
-            raise lifecycle.StartError(f"{error} ({_advice(error)})") from error
-        except lifecycle.StartError:
+            raise lifecycle.NodeStartError(f"{error} ({_hint_for(error)})") from error
+        except lifecycle.NodeStartError:
             await self.stop()
             raise
-        self._heartbeats = background.start(self._keep_announcing(), name=f"heartbeats of {self.flags.name}")
+        self._heartbeats = background.start(self._run_heartbeats(), name=f"heartbeats of {self.flags.name}")
         if self.flags.degrade_when_late:
             await self._stack.enter_async_context(
-                loop_lag.watched(self.standing, self.flags.degrade_when_late)
+                loop_lag.watch_lateness(self.declared_status, self.flags.degrade_when_late)
             )
 
-    def ready_facts(self) -> dict[str, object]:
+    def ready_fields(self) -> dict[str, object]:
         """What the ready line says."""
         return {
             "role": self.kind,
@@ -181,11 +181,11 @@ class Instance:
             "diag": self.diag_address,
         }
 
-    def same_addresses(self) -> list[str]:
+    def listen_flags(self) -> list[str]:
         """Flags with which another run listens where this one does."""
         return ["--listen", self.grpc_address, "--diag-listen", self.diag_address]
 
-    async def leave(self) -> None:
+    async def deregister(self) -> None:
         """Say NOT_SERVING, stop heartbeating and delete the resource: nobody new is to come."""
         self.process.leave()
         if self._heartbeats is None:
@@ -194,20 +194,20 @@ class Instance:
         self._heartbeats = None
         try:
             await self.presence.delete()
-        except BackendUnavailable as error:
+        except BackendUnavailableError as error:
             log.warning("resource.left: it stays until it expires: %s", error)
 
     async def stop(self) -> None:
         """End all of it, in half a second or so."""
-        await self.leave()
+        await self.deregister()
         await self.server.stop(_GRACE)
         await self._stack.aclose()
         await self.presence.close()
         await self.backend.close()
 
-    def refuse_resource(self, name: str, why: str) -> None:
+    def refuse_resource(self, name: str, reason: str) -> None:
         """Count a resource of the backend that cannot be used, and tell of it once a name."""
-        self.refusals.refuse("resource", name, name, why)
+        self.refusals.refuse("resource", name, name, reason)
 
     def address_in(self, server: types_pb2.ServerV2, text: str) -> tuple[str, int] | None:
         """An address of a resource; None, counted and told, when it is none: that must not stop the others."""
@@ -219,75 +219,75 @@ class Instance:
             return None
 
     @contextlib.contextmanager
-    def writing(self, component: str) -> Iterator[None]:
+    def measure_write(self, component: str) -> Iterator[None]:
         """Count and time a write to the backend."""
         self._writes.labels(component).inc()
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         try:
             yield
-        except BackendUnavailable:
-            self._failed.labels(component).inc()
+        except BackendUnavailableError:
+            self._failed_writes.labels(component).inc()
             raise
         finally:
-            self._seconds.labels(component).observe(time.perf_counter() - started)
+            self._seconds.labels(component).observe(time.perf_counter() - started_at)
 
     async def _listen(self) -> None:
         flags = self.flags
-        wanted = addresses.join(*flags.listen)
+        listen_address = addresses.join(*flags.listen)
         try:
-            port = channels.add_port(self.server, wanted, flags.tls)
+            port = channels.add_port(self.server, listen_address, flags.tls)
         except RuntimeError:
-            raise lifecycle.StartError(f"cannot listen on {wanted}: the port is in use or not ours") from None
+            raise lifecycle.NodeStartError(f"cannot listen on {listen_address}: the port is in use or not ours") from None
         except TLSError as error:
-            raise lifecycle.StartError(str(error)) from None
+            raise lifecycle.NodeStartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
-        app = diag.diag_app(self.process, self.registry, self.standing)
-        self.diag_address = await self._stack.enter_async_context(http_site.serving(app, flags.diag_listen))
+        app = diag.diag_app(self.process, self.registry, self.declared_status)
+        self.diag_address = await self._stack.enter_async_context(http_site.serve(app, flags.diag_listen))
         await self.server.start()
 
-    async def _keep_announcing(self) -> None:
+    async def _run_heartbeats(self) -> None:
         wait = self.schedule.interval
         while True:
-            await background.wait_for(self._news, wait)
-            self._news.clear()
+            await background.wait_for(self._announce_soon, wait)
+            self._announce_soon.clear()
             try:
-                await self._announce_once()
+                await self._send_heartbeat()
                 wait = self.schedule.interval
-            except BackendUnavailable as error:
+            except BackendUnavailableError as error:
                 log.warning("heartbeat.failed: %s", error)
-                self.process.failed(self.kind)
+                self.process.record_failure(self.kind)
                 wait = self.schedule.retry
             except Exception:
                 log.exception("heartbeat.failed: by a fault of ours")
-                self.process.failed(self.kind)
+                self.process.record_failure(self.kind)
                 wait = self.schedule.retry
 
-    async def _announce_first(self) -> None:
-        until, silent = time.monotonic() + self.presence.patience, 0
+    async def _send_first_heartbeat(self) -> None:
+        deadline, silent_count = time.monotonic() + self.presence.patience, 0
         while True:
             try:
-                return await self._announce_once()
+                return await self._send_heartbeat()
             except AuthsUnavailable:
                 # Programs of a fleet start in any order.
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     raise
                 await asyncio.sleep(_FIRST_PAUSE)
-            except SilentError:
+            except BackendTimeoutError:
                 # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
-                silent += 1
-                if silent > _MORE_TRIES and time.monotonic() >= until:
+                silent_count += 1
+                if silent_count > _MAX_BACKEND_RETRIES and time.monotonic() >= deadline:
                     raise
 
-    async def _announce_once(self) -> None:
+    async def _send_heartbeat(self) -> None:
         await self.presence.put(self._resource(time.time()))
-        self.process.succeeded(self.kind, time.monotonic())
+        self.process.record_success(self.kind, time.monotonic())
 
     def _resource(self, now: float) -> types_pb2.ServerV2:
         flags = self.flags
         expires = Timestamp()
         expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
         diag_address = addresses.join(*flags.advertise_diag) if flags.advertise_diag else self.diag_address
-        draining = self.standing.draining
+        drain = self.declared_status.draining
         return types_pb2.ServerV2(
             kind="auth_server" if self.kind == "auth" else "proxy",
             version="v2",
@@ -300,7 +300,7 @@ class Instance:
                     TTL_LABEL: durations.format_seconds(flags.announce_ttl),
                     **({REGION_LABEL: flags.region} if flags.region else {}),
                     **self.labels,
-                    **({} if draining is None else {DRAINING_LABEL: draining.reason}),
+                    **({} if drain is None else {DRAINING_LABEL: drain.reason}),
                 },
             ),
             spec=types_pb2.ServerSpecV2(
@@ -322,7 +322,7 @@ class _BackendPresence:
     async def put(self, server: types_pb2.ServerV2) -> None:
         """Write the resource. Raises BackendUnavailable."""
         instance = self._instance
-        with instance.writing("heartbeat"):
+        with instance.measure_write("heartbeat"):
             await instance.backend.put_instance(instance.kind, server, instance.flags.announce_ttl)
 
     async def delete(self) -> None:
@@ -333,7 +333,7 @@ class _BackendPresence:
         """Do nothing: the connections are the backend's."""
 
 
-def _advice(error: BackendUnavailable) -> str:
+def _hint_for(error: BackendUnavailableError) -> str:
     if isinstance(error, AuthsUnavailable):
         return "does an auth run, and is --auth-http right? --heartbeat-to backend does without auths"
     return "is --backend right, and does it run?"
@@ -344,9 +344,9 @@ def _password(path: Path | None) -> str | None:
     try:
         return None if path is None else path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise lifecycle.StartError(f"--backend-password-file {path} cannot be read: {error}") from None
+        raise lifecycle.NodeStartError(f"--backend-password-file {path} cannot be read: {error}") from None
 
 
-async def unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailable) -> Never:
+async def abort_unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailableError) -> Never:
     """Answer a call that needed the backend."""
     await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

@@ -8,20 +8,20 @@ import grpc
 import grpc.aio
 
 from fleet.nodes.shared import operators
-from fleet.transport.declared_status import Standing
+from fleet.transport.declared_status import DeclaredStatus
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_Word = fleet_pb2.SetStandingRequest
+_StandingRequest = fleet_pb2.SetStandingRequest
 
 
 class InstanceAdminServicer:
     """Method names are those of the .proto."""
 
-    def __init__(self, instance_id: str, standing: Standing, host: str = "127.0.0.1") -> None:
+    def __init__(self, instance_id: str, declared_status: DeclaredStatus, host: str = "127.0.0.1") -> None:
         """`host` is where the instance listens."""
         self._instance_id = instance_id
-        self._standing = standing
+        self._declared_status = declared_status
         self._host = host
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -32,22 +32,22 @@ class InstanceAdminServicer:
         self, request: fleet_pb2.SetStandingRequest, context: Context
     ) -> fleet_pb2.SetStandingResponse:
         """Say it, or take it back; repeated it changes nothing."""
-        await operators.demand(context, "drain instances", self._host)
-        await operators.demand_reason(context, request.reason)
-        standing, reason = self._standing, request.reason
+        await operators.require_operator(context, "drain instances", self._host)
+        await operators.require_reason(context, request.reason)
+        declared_status, reason = self._declared_status, request.reason
         match request.word:
-            case _Word.WORD_DRAIN:
-                standing.drain(reason)
-            case _Word.WORD_UNDRAIN:
-                standing.undrain()
-            case _Word.WORD_DEGRADE:
-                standing.degrade(reason, request.lasts_ms / 1000 or None)
-            case _Word.WORD_RESTORE:
-                standing.restore()
+            case _StandingRequest.WORD_DRAIN:
+                declared_status.drain(reason)
+            case _StandingRequest.WORD_UNDRAIN:
+                declared_status.undrain()
+            case _StandingRequest.WORD_DEGRADE:
+                declared_status.degrade(reason, request.lasts_ms / 1000 or None)
+            case _StandingRequest.WORD_RESTORE:
+                declared_status.restore()
             case _:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is none")
         return fleet_pb2.SetStandingResponse(
             instance_id=self._instance_id,
-            draining=standing.draining is not None,
-            degraded=standing.degraded is not None,
+            draining=declared_status.draining is not None,
+            degraded=declared_status.degraded is not None,
         )

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class StartError(Exception):
+class NodeStartError(Exception):
     """A node that cannot start; the sentence says what to mend. Exit code 2."""
 
 
@@ -43,25 +43,25 @@ def run(work: Callable[[], None]) -> None:
     garbage.collect_less()
     try:
         work()
-    except StartError as error:
+    except NodeStartError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
 
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a node's coroutine to its end on a loop of its own, on which a caller that leaves is no fault."""
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_a_fault)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_own_error)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(work)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
     loop = uvloop.new_event_loop()
-    loop.set_exception_handler(_unhandled)
+    loop.set_exception_handler(_handle_exception)
     return loop
 
 
-def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Tell of what nobody caught, unless it is an answer that its caller did not wait for.
 
     grpc.aio drops a failed answer when it knows that the caller is gone, and lets it escape when the connection
@@ -75,7 +75,7 @@ def _unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     loop.default_exception_handler(context)
 
 
-def _is_a_fault(record: logging.LogRecord) -> bool:
+def _is_own_error(record: logging.LogRecord) -> bool:
     """Drop what grpc.aio says of a refusal that could not be sent, for its caller's deadline had just passed."""
     import grpc.aio  # as above
 
@@ -86,16 +86,16 @@ def _is_a_fault(record: logging.LogRecord) -> bool:
     return False
 
 
-async def listening(address: tuple[str, int], start: Awaitable[T]) -> T:
+async def start_listening(address: tuple[str, int], start: Awaitable[T]) -> T:
     """Await something that listens on `address`. Raises StartError when the port cannot be had."""
     try:
         return await start
     except OSError as error:
-        why = _why(error)
-        raise StartError(f"cannot listen on {addresses.join(*address)}: {why}") from error
+        reason = _listen_problem(error)
+        raise NodeStartError(f"cannot listen on {addresses.join(*address)}: {reason}") from error
 
 
-def _why(error: OSError) -> str:
+def _listen_problem(error: OSError) -> str:
     """What is in the way; asyncio's own sentence says the address, too, and in Python's spelling."""
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another, or 0 for one that is free"
@@ -108,43 +108,43 @@ def announce(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-async def until_told_to_end() -> None:
+async def wait_for_stop_signal() -> None:
     """Wait for SIGTERM or SIGINT."""
-    told = asyncio.Event()
-    on_end(told)
-    await told.wait()
+    stop_event = asyncio.Event()
+    set_on_stop_signal(stop_event)
+    await stop_event.wait()
 
 
-def on_end(told: asyncio.Event) -> None:
+def set_on_stop_signal(stop_event: asyncio.Event) -> None:
     """Have SIGTERM and SIGINT set an event; before the ready line, which invites them."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop_event.set)
 
 
 @dataclass
-class Rerun:
+class Shutdown:
     """Whether a node is to end, or to end and start again; one for each run."""
 
-    told: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_event: asyncio.Event = field(default_factory=asyncio.Event)
     #: Seconds that those who are on it may take to leave; None: its own.
     drain: float | None = None
     #: Flags that keep its addresses; None: it is not to start again.
     flags: Sequence[str] | None = None
-    wanted: bool = False
+    is_restart_requested: bool = False
 
-    def ask(self, drain: float | None) -> None:
+    def request_restart(self, drain: float | None) -> None:
         """Start again."""
-        self.wanted, self.drain = True, drain
-        self.told.set()
+        self.is_restart_requested, self.drain = True, drain
+        self.stop_event.set()
 
     def argv(self) -> list[str] | None:
         """The command line to start again with; None when it is to end."""
-        if not self.wanted or self.flags is None:
+        if not self.is_restart_requested or self.flags is None:
             return None
-        argv, added = list(sys.orig_argv), list(self.flags)
-        if argv[-len(added) :] != added:
-            argv += added  # of a flag that is given twice, click takes the last
+        argv, flags = list(sys.orig_argv), list(self.flags)
+        if argv[-len(flags) :] != flags:
+            argv += flags  # of a flag that is given twice, click takes the last
         return [sys.executable, *argv[1:]]
 
 

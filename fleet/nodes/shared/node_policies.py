@@ -24,7 +24,7 @@ from fleet.nodes.shared.instance import Instance, InstanceFlags
 from fleet.processes import folders
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies
-from fleet.protocol.policies.env_policies import PolicyError, Value
+from fleet.protocol.policies.env_policies import PolicyError, PolicyValue
 from fleet.protocol.recovery import announce
 from fleet.protocol.recovery.announce import AnnounceError
 from fleet.transport.backend import Kind
@@ -48,54 +48,54 @@ class Policies:
     #: What its command line fixes, as text.
     flags: Mapping[str, str] = field(default_factory=dict)
     #: Where accepted policies are kept; None: nowhere.
-    data: Path | None = None
+    data_folder: Path | None = None
     #: What it runs with.
-    running: tuple[Value, ...] = ()
+    effective_values: tuple[PolicyValue, ...] = ()
 
     @property
     def path(self) -> Path | None:
         """The file of accepted policies."""
-        return self.data / env_policies.FILE_NAME if self.data else None
+        return self.data_folder / env_policies.FILE_NAME if self.data_folder else None
 
-    def merged(self) -> dict[str, str]:
+    def merge_environment(self) -> dict[str, str]:
         """The environment that the node is to read."""
-        return env_policies.merged(self.environment, self.running)
+        return env_policies.merge_environment(self.environment, self.effective_values)
 
-    def accepted(self) -> dict[str, str]:
+    def read_accepted(self) -> dict[str, str]:
         """What the file says now. Raises PolicyError, OSError."""
         return _read(self.path) if self.path else {}
 
-    def accept(self, values: Mapping[str, str]) -> None:
+    def accept(self, policy_values: Mapping[str, str]) -> None:
         """Keep them, whole or not at all. Raises OSError."""
         assert self.path is not None, "asked only where there is a data folder"
-        beside = self.path.with_suffix(".new")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(env_policies.format_file(values))
+        new_path = self.path.with_suffix(".new")
+        with new_path.open("w", encoding="utf-8") as file:
+            file.write(env_policies.format_file(policy_values))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self.path)
+        new_path.replace(self.path)
 
 
 def load(
-    role: str, data: Path | None, environment: Mapping[str, str], flags: Mapping[str, str] | None = None
+    role: str, data_folder: Path | None, environment: Mapping[str, str], flags: Mapping[str, str] | None = None
 ) -> Policies:
     """Read them, once per start. Raises StartError, naming file or variable."""
-    given = flags or {}
-    path = data / env_policies.FILE_NAME if data else None
+    flag_values = flags or {}
+    path = data_folder / env_policies.FILE_NAME if data_folder else None
     try:
-        if data:
-            folders.make_private(data)
-        accepted = _read(path) if path else {}
+        if data_folder:
+            folders.make_private(data_folder)
+        accepted_values = _read(path) if path else {}
     except OSError as error:
-        raise lifecycle.StartError(f"--data {data}: {error.strerror}") from None
+        raise lifecycle.NodeStartError(f"--data {data_folder}: {error.strerror}") from None
     except (PolicyError, UnicodeDecodeError) as error:
-        raise lifecycle.StartError(f"{path}: {error}") from None
-    found = env_policies.effective(role, environment, accepted, given)
-    return Policies(role, dict(environment), dict(given), data, found)
+        raise lifecycle.NodeStartError(f"{path}: {error}") from None
+    effective_values = env_policies.effective_values(role, environment, accepted_values, flag_values)
+    return Policies(role, dict(environment), dict(flag_values), data_folder, effective_values)
 
 
 def load_with_ttl(
-    role: str, data: Path | None, environment: Mapping[str, str], flag: float | None
+    role: str, data_folder: Path | None, environment: Mapping[str, str], flag: float | None
 ) -> tuple[Policies, float]:
     """Read them, and the announce TTL that follows, seconds; `flag` is what the command line says of it.
 
@@ -103,11 +103,11 @@ def load_with_ttl(
     """
     variable = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}[role]
     flags = {} if flag is None else {variable: durations.format_seconds(flag)}
-    own = load(role, data, environment, flags)
+    own = load(role, data_folder, environment, flags)
     try:
-        return own, announce.ttl_from(own.merged(), variable)
+        return own, announce.ttl_from(own.merge_environment(), variable)
     except AnnounceError as error:
-        raise lifecycle.StartError(str(error)) from None
+        raise lifecycle.NodeStartError(str(error)) from None
 
 
 def run_instance(
@@ -145,8 +145,8 @@ class NodePoliciesServicer:
         self._own = own
         self._restart = restart
         self._run_id = secrets.token_hex(8)
-        self._began = time.monotonic()
-        self._restarting = False
+        self._started_at = time.monotonic()
+        self._is_restarting = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve it."""
@@ -163,40 +163,40 @@ class NodePoliciesServicer:
         self, request: fleet_pb2.SetPoliciesRequest, context: Context
     ) -> fleet_pb2.PoliciesReport:
         """Accept policies for the next start."""
-        await operators.demand(context, "change its policies", self._instance.flags.listen[0])
-        if why_not := self._why_not():
-            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, why_not)
+        await operators.require_operator(context, "change its policies", self._instance.flags.listen[0])
+        if refusal := self._refusal():
+            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         if len(request.values) > len(env_policies.POLICIES) or any(
             len(text) > _LONGEST for text in request.values.values()
         ):
             await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "values: too many, or too long")
-        kept, wrong = env_policies.check(self._own.role, request.values)
-        if wrong:
+        accepted_values, problems = env_policies.check(self._own.role, request.values)
+        if problems:
             await self._refuse(
-                context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(str(one) for one in wrong)
+                context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(str(problem) for problem in problems)
             )
-        held = self._revision()
-        if request.revision != held:
+        current_revision = self._revision()
+        if request.revision != current_revision:
             await self._refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"revision: {request.revision!r} is not what is accepted here, {held!r}: somebody else wrote meanwhile",
+                f"revision: {request.revision!r} is not what is accepted here, {current_revision!r}: somebody else wrote meanwhile",
             )
         try:
-            self._own.accept(kept)
+            self._own.accept(accepted_values)
         except OSError as error:
             await self._refuse(
                 context, grpc.StatusCode.FAILED_PRECONDITION, f"{self._own.path}: {error.strerror}"
             )
-        log.info("policies.accepted: %s, revision %s", ", ".join(sorted(kept)) or "none", self._revision())
+        log.info("policies.accepted: %s, revision %s", ", ".join(sorted(accepted_values)) or "none", self._revision())
         return self._report()
 
     async def Restart(  # noqa: N802
         self, request: fleet_pb2.RestartRequest, context: Context
     ) -> fleet_pb2.RestartResponse:
         """End gracefully and start again."""
-        await operators.demand(context, "restart it", self._instance.flags.listen[0])
-        await operators.demand_reason(context, request.reason)
+        await operators.require_operator(context, "restart it", self._instance.flags.listen[0])
+        await operators.require_reason(context, request.reason)
         if request.run_id != self._run_id:
             await self._refuse(
                 context,
@@ -207,57 +207,57 @@ class NodePoliciesServicer:
             await self._refuse(
                 context, grpc.StatusCode.FAILED_PRECONDITION, "this node cannot restart itself"
             )
-        elif not self._restarting:
-            self._restarting = True
+        elif not self._is_restarting:
+            self._is_restarting = True
             log.info("policies.restarting: %s", request.reason or "an operator asked for it")
             self._restart(request.drain_ms / 1000 if request.drain_ms else None)
         return fleet_pb2.RestartResponse()
 
     def _report(self) -> fleet_pb2.PoliciesReport:
         own = self._own
-        now = {value.name: value for value in own.running}
-        following: tuple[Value, ...] = ()
+        current_values = {policy.name: policy for policy in own.effective_values}
+        next_values: tuple[PolicyValue, ...] = ()
         with contextlib.suppress(PolicyError, OSError):
-            following = env_policies.effective(own.role, own.environment, own.accepted(), own.flags)
-        beneath = {
-            value.name: value for value in env_policies.effective(own.role, own.environment, {}, own.flags)
+            next_values = env_policies.effective_values(own.role, own.environment, own.read_accepted(), own.flags)
+        values_beneath = {
+            policy.name: policy for policy in env_policies.effective_values(own.role, own.environment, {}, own.flags)
         }
         return fleet_pb2.PoliciesReport(
             instance_id=self._instance.flags.id,
             role=own.role,
             run_id=self._run_id,
-            up_for_ms=round((time.monotonic() - self._began) * 1000),
+            up_for_ms=round((time.monotonic() - self._started_at) * 1000),
             revision=self._revision(),
-            why_not=self._why_not(),
+            why_not=self._refusal(),
             policies=[
                 fleet_pb2.PolicyReport(
-                    name=value.name,
-                    value=now[value.name].text,
-                    source=now[value.name].source.value,
-                    next_value=value.text,
-                    next_source=value.source.value,
-                    beneath_value=beneath[value.name].text,
-                    beneath_source=beneath[value.name].source.value,
+                    name=policy.name,
+                    value=current_values[policy.name].text,
+                    source=current_values[policy.name].source.value,
+                    next_value=policy.text,
+                    next_source=policy.source.value,
+                    beneath_value=values_beneath[policy.name].text,
+                    beneath_source=values_beneath[policy.name].source.value,
                 )
-                for value in following or own.running
+                for policy in next_values or own.effective_values
             ],
         )
 
     def _revision(self) -> str:
         with contextlib.suppress(PolicyError, OSError):
-            return env_policies.revision(self._own.accepted())
+            return env_policies.revision_of(self._own.read_accepted())
         return "unreadable"
 
-    def _why_not(self) -> str:
+    def _refusal(self) -> str:
         if self._own.path is None:
             return "this node has no data folder (--data): its policies come from its environment alone"
         if self._restart is None:
             return "this node cannot restart itself"
         return ""
 
-    async def _refuse(self, context: Context, code: grpc.StatusCode, why: str) -> Never:
-        log.warning("policies.refused: %s", why)
-        await context.abort(code, why)
+    async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> Never:
+        log.warning("policies.refused: %s", reason)
+        await context.abort(code, reason)
 
 
 def _read(path: Path) -> dict[str, str]:

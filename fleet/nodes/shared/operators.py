@@ -21,17 +21,17 @@ from fleet.transport import peers
 OPERATORS = frozenset({"console"})
 
 
-async def demand(
-    context: grpc.aio.ServicerContext[Any, Any], what: str, host: str, *, anybody: bool = False
+async def require_operator(
+    context: grpc.aio.ServicerContext[Any, Any], action: str, host: str, *, allow_anonymous: bool = False
 ) -> None:
     """Refuse the call of one who is no operator of a node that listens on `host`: PERMISSION_DENIED."""
-    why_not = refused(peers.role_of(context), what, host, anybody=anybody)
-    if why_not:
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
+    refusal = refusal_of(peers.role_of(context), action, host, allow_anonymous=allow_anonymous)
+    if refusal:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
 
 
-def refused(
-    role: str | None, what: str, host: str, roles: Collection[str] = OPERATORS, *, anybody: bool = False
+def refusal_of(
+    role: str | None, action: str, host: str, roles: Collection[str] = OPERATORS, *, allow_anonymous: bool = False
 ) -> str:
     """Return why a caller may not; empty when it may. The role is None for a caller without a certificate.
 
@@ -40,14 +40,14 @@ def refused(
     if role in roles:
         return ""
     if role is None:
-        if anybody or is_loopback(host):
+        if allow_anonymous or is_loopback(host):
             return ""
-        return f"off loopback only a certificate of role {_listed(roles)} may {what}"
-    shown = f"of role {role!r}" if role else "without a role"
-    return f"a certificate {shown} may not {what}: it needs role {_listed(roles)}"
+        return f"off loopback only a certificate of role {_join_roles(roles)} may {action}"
+    role_text = f"of role {role!r}" if role else "without a role"
+    return f"a certificate {role_text} may not {action}: it needs role {_join_roles(roles)}"
 
 
-async def demand_reason(context: grpc.aio.ServicerContext[Any, Any], reason: str) -> None:
+async def require_reason(context: grpc.aio.ServicerContext[Any, Any], reason: str) -> None:
     """Refuse a reason that cannot be shown or logged: INVALID_ARGUMENT."""
     if not is_reason(reason):
         await context.abort(
@@ -56,5 +56,5 @@ async def demand_reason(context: grpc.aio.ServicerContext[Any, Any], reason: str
         )
 
 
-def _listed(roles: Collection[str]) -> str:
+def _join_roles(roles: Collection[str]) -> str:
     return " or ".join(repr(role) for role in sorted(roles))

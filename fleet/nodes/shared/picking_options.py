@@ -43,11 +43,11 @@ _options = combined(
 )
 
 
-def preferring_options(command: Command) -> Command:
-    """Add the flags of picking; the command is given what they say as `preferring`."""
+def picking_options(command: Command) -> Command:
+    """Add the flags of picking; the command is given what they say as `picking_settings`."""
 
     @functools.wraps(command)
-    def with_preferring(
+    def with_picking_settings(
         *args: Any,
         headroom: float | None,
         degraded_weight: int,
@@ -58,6 +58,6 @@ def preferring_options(command: Command) -> Command:
         settings = picker.Settings(
             degraded_weight=degraded_weight / 100, slow_start=slow_start, min_healthy=min_healthy
         )
-        return command(*args, preferring=picker.with_headroom(settings, headroom), **kwargs)
+        return command(*args, picking_settings=picker.with_headroom(settings, headroom), **kwargs)
 
-    return _options(with_preferring)
+    return _options(with_picking_settings)

@@ -24,18 +24,18 @@ _LINGER_RESET = struct.pack("ii", 1, 0)
 class _End(asyncio.Protocol):
     """One of the two connections of a link."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ConnectionPair) -> None:
         self._link = link
         self.transport: asyncio.Transport | None = None
         #: Its buffer is full: the other end must not read on.
-        self.full = False
-        self.reading = False
-        self.finished = False
+        self.is_full = False
+        self.is_reading = False
+        self.at_eof = False
         #: What came although we do not read: uvloop begins to read after `connection_made`, paused or not.
         self._early: list[bytes] = []
 
     @property
-    def other(self) -> _End:
+    def peer(self) -> _End:
         return self._link.far if self is self._link.near else self._link.near
 
     @property
@@ -47,49 +47,49 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.pause_reading()
-        self._link.made(self)
+        self._link.on_end_connected(self)
 
     @override
     def data_received(self, data: bytes) -> None:
-        if not self.reading:
+        if not self.is_reading:
             self._early.append(data)
             self._transport.pause_reading()
             return
-        self.other.write(data)
+        self.peer.write(data)
 
     @override
     def eof_received(self) -> bool:
-        self.finished = True
-        if self.reading:
+        self.at_eof = True
+        if self.is_reading:
             self._pass_end()
         return True  # half open, as TCP is: the other direction may go on
 
     @override
     def pause_writing(self) -> None:
-        self.full = True
-        self._link.steer()
+        self.is_full = True
+        self._link.update_reading()
 
     @override
     def resume_writing(self) -> None:
-        self.full = False
-        self._link.steer()
+        self.is_full = False
+        self._link.update_reading()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._link.lost(exc)
+        self._link.on_end_lost(exc)
 
-    def read(self, wanted: bool) -> None:
+    def read(self, enabled: bool) -> None:
         """Read, or stop reading."""
-        if self.transport is None or wanted == self.reading or self.transport.is_closing():
+        if self.transport is None or enabled == self.is_reading or self.transport.is_closing():
             return
-        self.reading = wanted
-        if not wanted:
+        self.is_reading = enabled
+        if not enabled:
             self.transport.pause_reading()
             return
         early, self._early = self._early, []
-        for data in early:
-            self.other.write(data)
-        if self.finished:
+        for chunk in early:
+            self.peer.write(chunk)
+        if self.at_eof:
             self._pass_end()
         else:
             self.transport.resume_reading()
@@ -109,26 +109,26 @@ class _End(asyncio.Protocol):
         self.transport.abort()
 
     def _pass_end(self) -> None:
-        peer = self.other
+        peer = self.peer
         if peer.transport is not None and not peer.transport.is_closing():
             peer.transport.write_eof()
-        if peer.finished and not peer.held_back:
+        if peer.at_eof and not peer.has_pending_data:
             self._link.close()
 
     @property
-    def held_back(self) -> bool:
+    def has_pending_data(self) -> bool:
         """It has ended, but what it said is not passed on yet."""
-        return bool(self._early) or not self.reading
+        return bool(self._early) or not self.is_reading
 
 
-class Link:
+class ConnectionPair:
     """A connection that was accepted, and the one made for it. Give `near` to a server as its protocol."""
 
-    def __init__(self, accepted: Callable[[Link], None], ended: Callable[[Link], None]) -> None:
-        self._accepted = accepted
-        self._ended = ended
-        self._held = False
-        self._over = False
+    def __init__(self, on_accepted: Callable[[ConnectionPair], None], on_ended: Callable[[ConnectionPair], None]) -> None:
+        self._on_accepted = on_accepted
+        self._on_ended = on_ended
+        self._is_held = False
+        self._is_closed = False
         self.near = _End(self)
         self.far = _End(self)
 
@@ -136,14 +136,14 @@ class Link:
         """Make the far connection within seconds and let bytes flow. Raises OSError (TimeoutError among them)."""
         async with asyncio.timeout(within):
             await asyncio.get_running_loop().create_connection(lambda: self.far, host, port)
-        if self._over:
+        if self._is_closed:
             self.far.reset()
-        self.steer()
+        self.update_reading()
 
-    def hold(self, held: bool) -> None:
+    def hold(self, is_held: bool) -> None:
         """Let nothing pass, end of stream included; what comes meanwhile waits with the sender's kernel."""
-        self._held = held
-        self.steer()
+        self._is_held = is_held
+        self.update_reading()
 
     def reset(self) -> None:
         """Reset both connections."""
@@ -156,41 +156,41 @@ class Link:
             if end.transport is not None:
                 end.transport.close()
 
-    def steer(self) -> None:
+    def update_reading(self) -> None:
         """Read from each end if the other can take it."""
-        joined = self.near.transport is not None and self.far.transport is not None
+        is_connected = self.near.transport is not None and self.far.transport is not None
         for end in (self.near, self.far):
-            end.read(joined and not self._held and not end.other.full)
+            end.read(is_connected and not self._is_held and not end.peer.is_full)
 
-    def made(self, end: _End) -> None:
+    def on_end_connected(self, end: _End) -> None:
         """An end is connected."""
         if end is self.near:
-            self._accepted(self)
+            self._on_accepted(self)
 
-    def lost(self, error: Exception | None) -> None:
+    def on_end_lost(self, error: Exception | None) -> None:
         """An end is gone: so is the other, in the same manner."""
         if error is not None:
             self.reset()
         else:
             self.close()
-        if not self._over:
-            self._over = True
-            self._ended(self)
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_ended(self)
 
 
 class Tasks:
     """Tasks that nobody awaits, kept from the garbage collector, with their faults reported."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in the background."""
         task = background.start(work, name="work of a connection")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def cancel(self) -> None:
         """Cancel all."""
-        for task in list(self._running):
+        for task in list(self._tasks):
             task.cancel()

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 log = logging.getLogger(__name__)
 
 #: Kinds and peers that are remembered, at most: names cost nothing to who makes them up.
-_MOST_TOLD = 1_000
+_MAX_LOGGED_KEYS = 1_000
 
 
 class Refusals:
@@ -22,23 +22,23 @@ class Refusals:
         self._counter = Counter(
             "refloat_refused", "What could not be used, by kind", ["kind"], registry=registry
         )
-        self._told: set[tuple[str, str]] = set()
+        self._logged_keys: set[tuple[str, str]] = set()
 
     def count(self, kind: str) -> None:
         """Count one, where another line tells of it."""
         self._counter.labels(kind).inc()
 
-    def refuse(self, kind: str, peer: str, what: str, why: str) -> None:
+    def refuse(self, kind: str, peer: str, subject: str, reason: str) -> None:
         """Count one, and log `KIND.refused` once of a kind and peer."""
         self.count(kind)
-        self.tell(kind, peer, what, why)
+        self.log_once(kind, peer, subject, reason)
 
-    def tell(self, kind: str, peer: str, what: str, why: str) -> None:
+    def log_once(self, kind: str, peer: str, subject: str, reason: str) -> None:
         """Log `KIND.refused` once of a kind and peer, where another metric counts it."""
-        if (kind, peer) in self._told or len(self._told) >= _MOST_TOLD:
+        if (kind, peer) in self._logged_keys or len(self._logged_keys) >= _MAX_LOGGED_KEYS:
             return
-        self._told.add((kind, peer))
-        log.warning("%s.refused: %s: %s", kind, what, why)
+        self._logged_keys.add((kind, peer))
+        log.warning("%s.refused: %s: %s", kind, subject, reason)
 
 
 def host_of(peer: str) -> str:

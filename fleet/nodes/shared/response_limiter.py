@@ -25,16 +25,16 @@ _MOST_OF_ONE, _MOST = 8, 64
 _READ_WITHIN = 30.0
 
 
-class LargeAnswers:
+class ResponseLimiter:
     """Those of one server that are not read yet."""
 
     def __init__(
-        self, most_of_one: int = _MOST_OF_ONE, most: int = _MOST, read_within: float = _READ_WITHIN
+        self, limit_per_caller: int = _MOST_OF_ONE, limit: int = _MOST, read_within: float = _READ_WITHIN
     ) -> None:
-        self._most_of_one = most_of_one
-        self._most = most
+        self._limit_per_caller = limit_per_caller
+        self._limit = limit
         self._read_within = read_within
-        self._waiting: Counter[Hashable] = Counter()
+        self._unread_counts: Counter[Hashable] = Counter()
 
     async def admit(self, context: Context) -> None:
         """Count a call until it is over, and end it when its answer is not read in time.
@@ -42,22 +42,22 @@ class LargeAnswers:
         Refuse it when too many wait already: a caller by its certificate is held to its own share.
         """
         caller = _caller_of(context)
-        if self._waiting[caller] >= self._most_of_one or self._waiting.total() >= self._most:
-            why = "too many answers wait that nobody reads"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+        if self._unread_counts[caller] >= self._limit_per_caller or self._unread_counts.total() >= self._limit:
+            details = "too many answers wait that nobody reads"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details)
         task = asyncio.current_task()
         assert task is not None, "a call is served by a task"
-        self._waiting[caller] += 1
-        given_up = asyncio.get_running_loop().call_later(self._read_within, task.cancel)
+        self._unread_counts[caller] += 1
+        timeout = asyncio.get_running_loop().call_later(self._read_within, task.cancel)
 
-        def over(_: object) -> None:
-            given_up.cancel()
-            self._waiting[caller] -= 1
-            if not self._waiting[caller]:
-                del self._waiting[caller]
+        def on_done(_: object) -> None:
+            timeout.cancel()
+            self._unread_counts[caller] -= 1
+            if not self._unread_counts[caller]:
+                del self._unread_counts[caller]
 
         # gRPC takes the call for served once it has sent the answer: when the other end has read enough of it.
-        task.add_done_callback(over)
+        task.add_done_callback(on_done)
 
 
 def _caller_of(context: Context) -> Hashable:

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 
-from fleet.transport.tunnel.pump import Wire
+from fleet.transport.tunnel.pump import TcpConnection
 
 _BLOCK = 256 * 1024
 
@@ -20,25 +20,25 @@ _BLOCK = 256 * 1024
 class Stdio:
     """The two threads, and the pump's end."""
 
-    def __init__(self, wire: Wire, writer: threading.Thread) -> None:
-        self.wire = wire
+    def __init__(self, connection: TcpConnection, writer: threading.Thread) -> None:
+        self.connection = connection
         self._writer = writer
 
-    async def written(self) -> None:
+    async def wait_until_written(self) -> None:
         """Wait until everything that came from the pump stands on standard output."""
         await asyncio.to_thread(self._writer.join)
 
 
 async def open_stdio(source: int = 0, sink: int = 1) -> Stdio:
     """Begin to carry. The descriptors are read and written until their ends, and never closed."""
-    ours, theirs = socket.socketpair()
-    writer = threading.Thread(target=_write, args=(theirs, sink), daemon=True)
+    loop_socket, thread_socket = socket.socketpair()
+    writer = threading.Thread(target=_write, args=(thread_socket, sink), daemon=True)
     # A daemon, because nothing can wake it from a terminal on which nobody types.
-    threading.Thread(target=_read, args=(source, theirs.dup()), daemon=True).start()
+    threading.Thread(target=_read, args=(source, thread_socket.dup()), daemon=True).start()
     writer.start()
-    ours.setblocking(False)
-    _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=ours)
-    return Stdio(wire, writer)
+    loop_socket.setblocking(False)
+    _, connection = await asyncio.get_running_loop().create_connection(TcpConnection, sock=loop_socket)
+    return Stdio(connection, writer)
 
 
 def _read(source: int, sock: socket.socket) -> None:

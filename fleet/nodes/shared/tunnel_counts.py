@@ -10,22 +10,22 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 #: Tunnels an agent wants, and tunnels it has.
-Place = tuple[int, int]
+TunnelCounts = tuple[int, int]
 
 
-class TunnelPlaces(Collector):
+class TunnelCountCollector(Collector):
     """How many agents want so many tunnels and have so many, by `desired` and `actual`."""
 
-    def __init__(self, name: str, places: Callable[[], Iterable[Place]]) -> None:
+    def __init__(self, name: str, counts: Callable[[], Iterable[TunnelCounts]]) -> None:
         """`places` tells of each agent, when somebody looks."""
         self._name = name
-        self._places = places
+        self._counts = counts
 
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(
             self._name, "Agents by the tunnels they want and have", labels=["desired", "actual"]
         )
-        for (desired, actual), agents in sorted(Tally(self._places()).items()):
+        for (desired, actual), agents in sorted(Tally(self._counts()).items()):
             family.add_metric([str(desired), str(actual)], agents)
         yield family

@@ -26,29 +26,29 @@ class WatchedFiles:
         self._read = read
         self._stamps: tuple[_Stamp, ...] | None = None
         #: As they were at the last look: what changes from look to look is still being written.
-        self._seen: tuple[_Stamp, ...] | None = None
-        self._now = asyncio.Event()
+        self._last_stamps: tuple[_Stamp, ...] | None = None
+        self._wakeup = asyncio.Event()
 
-    def note(self) -> None:
+    def record_stamps(self) -> None:
         """Take note of them as they are; to be called before they are read: what changes meanwhile is read again."""
         self._stamps = tuple(map(_stamp, self._paths))
 
-    def look_now(self) -> None:
+    def reload_now(self) -> None:
         """Read them again, whether they changed or not."""
         self._stamps = None
-        self._now.set()
+        self._wakeup.set()
 
-    async def keep_reading(self) -> None:
+    async def watch(self) -> None:
         """Read them whenever they have changed, and then stayed as they are from one look to the next."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
-                    await self._now.wait()
-            self._now.clear()
+                    await self._wakeup.wait()
+            self._wakeup.clear()
             try:
-                before, self._seen = self._seen, tuple(map(_stamp, self._paths))
-                if self._stamps is None or self._stamps != self._seen == before:
-                    self.note()
+                previous_stamps, self._last_stamps = self._last_stamps, tuple(map(_stamp, self._paths))
+                if self._stamps is None or self._stamps != self._last_stamps == previous_stamps:
+                    self.record_stamps()
                     await self._read()
             except Exception:
                 log.exception("%s could not be put in force", ", ".join(map(str, self._paths)))
@@ -56,7 +56,7 @@ class WatchedFiles:
 
 def _stamp(path: Path) -> _Stamp:
     try:
-        found = path.stat()
+        file_stat = path.stat()
     except OSError:
         return (0, 0, 0, 0)
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return file_stat.st_dev, file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size

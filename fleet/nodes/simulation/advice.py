@@ -14,7 +14,7 @@ from typing import Any
 import grpc.aio
 from typing_extensions import override
 
-from fleet.nodes.simulation.fleet import Fleet, Instance
+from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 #: What is left ("proxy" or "auth"), an agent, the instance it leaves and the one it goes to, by their places.
@@ -23,22 +23,22 @@ Spread = Callable[[Sequence[Move]], Awaitable[None]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Advice:
+class SimulatedAdvice:
     """What the proxies of one part advised."""
 
-    def __init__(self, fleet: Fleet, spread: Spread, chance: Random) -> None:
+    def __init__(self, fleet: SimulatedFleet, spread: Spread, chance: Random) -> None:
         """`spread` tells every part of moves, this one too."""
         self._fleet = fleet
         self._spread = spread
         self._chance = chance
         #: By what is left, proxy and agent: the advice the agent has, and whether it stays.
-        self._given: dict[tuple[str, int, int], tuple[str, bool]] = {}
+        self._advice_by_agent: dict[tuple[str, int, int], tuple[str, bool]] = {}
         #: By advice: how often each agent was sent it.
-        self.asked: dict[str, Counter[int]] = defaultdict(Counter)
+        self.sent_counts: dict[str, Counter[int]] = defaultdict(Counter)
 
-    async def ask(
+    async def advise_agents(
         self,
-        proxy: Instance,
+        proxy: InstanceModel,
         advisory_id: str,
         agents: Collection[str],
         limit: int,
@@ -51,67 +51,67 @@ class Advice:
         Empty, that is whichever auth an agent is connected to.
         """
         kind = "proxy" if leave_auth is None else "auth"
-        absent = sorted(one for one in agents if proxy.tunnels.get(one) is None)
-        wanted = [one for one in (agents or self._all(proxy)) if proxy.tunnels.get(one) is not None]
-        places = {one: opened.agent for one in wanted if (opened := proxy.tunnels.get(one)) is not None}
-        fresh = [
+        absent_ids = sorted(agent_id for agent_id in agents if proxy.tunnels.get(agent_id) is None)
+        connected_ids = [agent_id for agent_id in (agents or self._list_connected(proxy)) if proxy.tunnels.get(agent_id) is not None]
+        places = {agent_id: tunnel.agent for agent_id in connected_ids if (tunnel := proxy.tunnels.get(agent_id)) is not None}
+        new_agents = [
             agent
             for agent in places.values()
-            if self._given.get((kind, proxy.index, agent), ("", False))[0] != advisory_id
+            if self._advice_by_agent.get((kind, proxy.index, agent), ("", False))[0] != advisory_id
         ]
-        now = [] if look_only else fresh[:limit] if limit else fresh
-        found = [self._advise(proxy, agent, advisory_id, leave_auth) for agent in now]
-        moves = [move for move in found if move is not None]
+        advised_agents = [] if look_only else new_agents[:limit] if limit else new_agents
+        possible_moves = [self._advise(proxy, agent, advisory_id, leave_auth) for agent in advised_agents]
+        moves = [move for move in possible_moves if move is not None]
         if moves:
             await self._spread(moves)
-        staying = [
-            one
-            for one, agent in places.items()
-            if self._given.get((kind, proxy.index, agent)) == (advisory_id, True) and agent not in now
+        staying_ids = [
+            agent_id
+            for agent_id, agent in places.items()
+            if self._advice_by_agent.get((kind, proxy.index, agent)) == (advisory_id, True) and agent not in advised_agents
         ]
         return fleet_pb2.AdviseReconnectResponse(
             proxy_id=proxy.id,
-            advised=len(now),
-            already=len(places) - len(fresh),
-            left=len(fresh) - len(now),
-            absent=len(absent),
-            staying=len(staying),
-            staying_ids=staying,
-            absent_ids=absent,
+            advised=len(advised_agents),
+            already=len(places) - len(new_agents),
+            left=len(new_agents) - len(advised_agents),
+            absent=len(absent_ids),
+            staying=len(staying_ids),
+            staying_ids=staying_ids,
+            absent_ids=absent_ids,
         )
 
-    def _advise(self, proxy: Instance, agent: int, advisory_id: str, leave_auth: str | None) -> Move | None:
+    def _advise(self, proxy: InstanceModel, agent: int, advisory_id: str, leave_auth: str | None) -> Move | None:
         """Send it to one agent; who takes it goes to a proxy that is well and that it has no tunnel to, or to another
         auth that is well."""
         fleet = self._fleet
-        self.asked[advisory_id][agent] += 1
+        self.sent_counts[advisory_id][agent] += 1
         if leave_auth is None:
-            kind, leaves, held = "proxy", proxy.index, {int(place) for place in fleet.places[agent]}
+            kind, leave_index, held_indexes = "proxy", proxy.index, {int(place) for place in fleet.places[agent]}
         else:
-            kind, leaves = "auth", int(fleet.auth[agent])
-            held = {leaves}
-            if leave_auth and fleet.auths[leaves].id != leave_auth:
-                self._given[kind, proxy.index, agent] = (advisory_id, False)
+            kind, leave_index = "auth", int(fleet.auth[agent])
+            held_indexes = {leave_index}
+            if leave_auth and fleet.auths[leave_index].id != leave_auth:
+                self._advice_by_agent[kind, proxy.index, agent] = (advisory_id, False)
                 return None
         instances = fleet.proxies if leave_auth is None else fleet.auths
         free = [
             instance.index
             for instance in instances
-            if instance.writes and not instance.unhealthy and instance.index not in held
+            if instance.can_write and not instance.unhealthy and instance.index not in held_indexes
         ]
-        self._given[kind, proxy.index, agent] = (advisory_id, not free)
+        self._advice_by_agent[kind, proxy.index, agent] = (advisory_id, not free)
         if not free or fleet.is_deaf(agent):
             return None
-        return kind, agent, leaves, self._chance.choice(free)
+        return kind, agent, leave_index, self._chance.choice(free)
 
-    def _all(self, proxy: Instance) -> list[str]:
-        return [one for one in self._fleet.ids if proxy.tunnels.get(one) is not None]
+    def _list_connected(self, proxy: InstanceModel) -> list[str]:
+        return [agent_id for agent_id in self._fleet.ids if proxy.tunnels.get(agent_id) is not None]
 
 
-class TunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
+class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     """The door of one proxy."""
 
-    def __init__(self, advice: Advice, proxy: Instance) -> None:
+    def __init__(self, advice: SimulatedAdvice, proxy: InstanceModel) -> None:
         self._advice = advice
         self._proxy = proxy
 
@@ -120,16 +120,16 @@ class TunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
         self, request: fleet_pb2.AdviseReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id."""
-        return await self._ask(request, context, leave_auth=None)
+        return await self._advise_agents(request, context, leave_auth=None)
 
     @override
     async def AdviseAuthReconnect(
         self, request: fleet_pb2.AdviseAuthReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
         """Advise once for each id."""
-        return await self._ask(request, context, leave_auth=request.leave_auth_id)
+        return await self._advise_agents(request, context, leave_auth=request.leave_auth_id)
 
-    async def _ask(
+    async def _advise_agents(
         self,
         request: fleet_pb2.AdviseReconnectRequest | fleet_pb2.AdviseAuthReconnectRequest,
         context: Context,
@@ -138,7 +138,7 @@ class TunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     ) -> fleet_pb2.AdviseReconnectResponse:
         if not request.advisory_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: is missing")
-        return await self._advice.ask(
+        return await self._advice.advise_agents(
             self._proxy,
             request.advisory_id,
             tuple(request.agent_ids),

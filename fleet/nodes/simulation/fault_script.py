@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing_extensions import override
 
 
-class FaultError(ValueError):
+class SimulatedFaultError(ValueError):
     """A fault or a script that cannot be read; the sentence says what is wrong and what would be right."""
 
 
@@ -42,11 +42,11 @@ class Action(StrEnum):
     HEAL = "heal"
 
 
-_COUNTED = frozenset({Action.STRAND, Action.OFFLINE, Action.DEAF})
+_ACTIONS_WITH_COUNT = frozenset({Action.STRAND, Action.OFFLINE, Action.DEAF})
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SimulatedFault:
     """One thing to do now."""
 
     action: Action
@@ -59,45 +59,45 @@ class Fault:
     def __str__(self) -> str:
         return " ".join(str(part) for part in (self.action, self.target, self.count or "") if part != "")
 
-    def names(self, known: Iterable[str]) -> list[str]:
+    def names(self, instance_names: Iterable[str]) -> list[str]:
         """The instances it means. Raises FaultError when there are none."""
         pattern = "*" if self.target == "all" else self.target
-        found = [name for name in known if fnmatchcase(name, pattern)]
-        if not found:
-            raise FaultError(f"no instance is called {self.target!r}: names are like auth-1 and proxy-1")
-        return found
+        matching_names = [name for name in instance_names if fnmatchcase(name, pattern)]
+        if not matching_names:
+            raise SimulatedFaultError(f"no instance is called {self.target!r}: names are like auth-1 and proxy-1")
+        return matching_names
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """One line of a script."""
 
     #: Seconds after the start.
-    after: float
-    fault: Fault
+    after_seconds: float
+    fault: SimulatedFault
 
 
-def parse_fault(text: str) -> Fault:
+def parse_fault(text: str) -> SimulatedFault:
     """Read `ACTION TARGET [COUNT]`. Raises FaultError."""
-    words = text.split()
+    parts = text.split()
     actions = ", ".join(Action)
-    if len(words) < 2:
-        raise FaultError(f"{text!r} is no fault: write ACTION TARGET [COUNT], with one of {actions}")
+    if len(parts) < 2:
+        raise SimulatedFaultError(f"{text!r} is no fault: write ACTION TARGET [COUNT], with one of {actions}")
     try:
-        action = Action(words[0])
+        action = Action(parts[0])
     except ValueError:
-        raise FaultError(f"{words[0]!r} is no action: use one of {actions}") from None
-    counted = action in _COUNTED
-    if len(words) != (3 if counted else 2):
-        raise FaultError(f"{action} takes TARGET{' COUNT' if counted else ' alone'}: {text!r}")
-    if not counted:
-        return Fault(action, words[1])
-    if not words[2].isdecimal() or int(words[2]) == 0:
-        raise FaultError(f"{words[2]!r} is no number of agents: {text!r}")
-    return Fault(action, words[1], int(words[2]))
+        raise SimulatedFaultError(f"{parts[0]!r} is no action: use one of {actions}") from None
+    has_count = action in _ACTIONS_WITH_COUNT
+    if len(parts) != (3 if has_count else 2):
+        raise SimulatedFaultError(f"{action} takes TARGET{' COUNT' if has_count else ' alone'}: {text!r}")
+    if not has_count:
+        return SimulatedFault(action, parts[1])
+    if not parts[2].isdecimal() or int(parts[2]) == 0:
+        raise SimulatedFaultError(f"{parts[2]!r} is no number of agents: {text!r}")
+    return SimulatedFault(action, parts[1], int(parts[2]))
 
 
-def parse_script(text: str) -> tuple[Step, ...]:
+def parse_script(text: str) -> tuple[ScriptStep, ...]:
     """Read lines `t=SECONDS FAULT`, with # comments, into steps in order of time. Raises FaultError."""
     steps = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -107,18 +107,18 @@ def parse_script(text: str) -> tuple[Step, ...]:
         moment, _, rest = code.partition(" ")
         try:
             if not moment.startswith("t="):
-                raise FaultError(f"a step begins with t=SECONDS, this one with {moment!r}")
-            steps.append(Step(_seconds(moment[2:]), parse_fault(rest)))
-        except FaultError as error:
-            raise FaultError(f"line {number}: {error}") from None
-    return tuple(sorted(steps, key=lambda step: step.after))
+                raise SimulatedFaultError(f"a step begins with t=SECONDS, this one with {moment!r}")
+            steps.append(ScriptStep(_seconds(moment[2:]), parse_fault(rest)))
+        except SimulatedFaultError as error:
+            raise SimulatedFaultError(f"line {number}: {error}") from None
+    return tuple(sorted(steps, key=lambda step: step.after_seconds))
 
 
 def _seconds(text: str) -> float:
     try:
-        value = float(text)
+        seconds = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise FaultError(f"{text!r} is no number of seconds")
-    return value
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise SimulatedFaultError(f"{text!r} is no number of seconds")
+    return seconds

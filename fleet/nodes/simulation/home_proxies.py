@@ -27,33 +27,33 @@ def parse(text: str) -> Homes:
     return tuple(homes.items())
 
 
-def written(homes: Homes) -> str:
+def format_homes(homes: Homes) -> str:
     """What `parse` reads."""
     return ",".join(f"{name}={count}" for name, count in homes)
 
 
-def deal(agents: int, proxies: int, homes: Homes = ()) -> Iterator[int]:
+def assign_homes(agents: int, proxies: int, homes: Homes = ()) -> Iterator[int]:
     """The home of each agent as a proxy's index: in turn, as long as a proxy has room. Raises HomesError."""
-    room = _room(agents, proxies, homes)
-    while any(room):
+    capacity = _capacity_of(agents, proxies, homes)
+    while any(capacity):
         for proxy in range(proxies):
-            if room[proxy]:
-                room[proxy] -= 1
+            if capacity[proxy]:
+                capacity[proxy] -= 1
                 yield proxy
 
 
-def _room(agents: int, proxies: int, homes: Homes) -> list[int]:
-    asked = dict(homes)
+def _capacity_of(agents: int, proxies: int, homes: Homes) -> list[int]:
+    agents_by_proxy = dict(homes)
     names = [f"proxy-{index + 1}" for index in range(proxies)]
-    for name in asked:
+    for name in agents_by_proxy:
         if name not in names:
             raise HomesError(f"no proxy {name}: there are proxy-1 to proxy-{proxies}")
-    left, others = agents - sum(asked.values()), [name for name in names if name not in asked]
-    if left < 0 or (left and not others):
-        raise HomesError(f"{sum(asked.values())} agents have homes, and there are {agents}")
-    each, more = divmod(left, len(others)) if others else (0, 0)
-    asked |= {name: each + (place < more) for place, name in enumerate(others)}
-    return [asked[name] for name in names]
+    remaining, unnamed_proxies = agents - sum(agents_by_proxy.values()), [name for name in names if name not in agents_by_proxy]
+    if remaining < 0 or (remaining and not unnamed_proxies):
+        raise HomesError(f"{sum(agents_by_proxy.values())} agents have homes, and there are {agents}")
+    share, remainder = divmod(remaining, len(unnamed_proxies)) if unnamed_proxies else (0, 0)
+    agents_by_proxy |= {name: share + (place < remainder) for place, name in enumerate(unnamed_proxies)}
+    return [agents_by_proxy[name] for name in names]
 
 
 HOMES = Parsed("proxy=agents[,...]", parse)

@@ -14,16 +14,16 @@ from aiohttp import web
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from typing_extensions import override
 
-from fleet.nodes.simulation.advice import Advice, TunnelAdmin
-from fleet.nodes.simulation.fleet import Fleet, Instance
+from fleet.nodes.simulation.advice import SimulatedAdvice, SimulatedTunnelAdmin
+from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
 from fleet.nodes.simulation.services import (
-    AgentFeed,
-    AgentStatus,
+    SimulatedAgentFeed,
+    SimulatedAgentStatus,
     Clock,
     Directory,
-    Presence,
-    ServiceConfigDiscovery,
-    TunnelFeed,
+    SimulatedPresence,
+    SimulatedServiceConfigDiscovery,
+    SimulatedTunnelFeed,
 )
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import agent_status_pb2_grpc, fleet_pb2_grpc, grpcclientconfig_pb2_grpc, presence_pb2_grpc
@@ -52,7 +52,7 @@ class SimulatedInstance:
     """Serves one instance and follows what the model says was done to it."""
 
     def __init__(
-        self, fleet: Fleet, instance: Instance, directory: Directory, clock: Clock, advice: Advice
+        self, fleet: SimulatedFleet, instance: InstanceModel, directory: Directory, clock: Clock, advice: SimulatedAdvice
     ) -> None:
         self._fleet = fleet
         self._instance = instance
@@ -72,17 +72,17 @@ class SimulatedInstance:
         """host:port of gRPC and of the diag endpoints, once started; they outlive a kill."""
         return f"{_HOST}:{self._grpc_port}", f"{_HOST}:{self._diag_port}"
 
-    async def follow(self) -> None:
+    async def apply_state(self) -> None:
         """Bring the ports to what the model says: up, down, frozen, healthy or not. Raises OSError."""
-        if self._instance.killed:
+        if self._instance.is_killed:
             await self.stop()
             return
         if self._server is None:
             await self._start()
-        serving = health_pb2.HealthCheckResponse
-        status = serving.NOT_SERVING if self._instance.unhealthy else serving.SERVING
+        health_response = health_pb2.HealthCheckResponse
+        status = health_response.NOT_SERVING if self._instance.unhealthy else health_response.SERVING
         await self._health.set("", status)
-        if self._instance.frozen:
+        if self._instance.is_frozen:
             self._gate.passable.clear()
         else:
             self._gate.passable.set()
@@ -111,7 +111,7 @@ class SimulatedInstance:
         await server.start()
         self._server = server
         self._diag = web.ServerRunner(
-            web.Server(self._answer, handler_cancellation=True), shutdown_timeout=0.1
+            web.Server(self._handle_request, handler_cancellation=True), shutdown_timeout=0.1
         )
         await self._diag.setup()
         site = web.TCPSite(self._diag, _HOST, self._diag_port)
@@ -120,21 +120,21 @@ class SimulatedInstance:
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         if self._instance.kind is InstanceKind.PROXY:
-            tunnels = TunnelFeed(self._fleet, self._instance, self._clock)
+            tunnels = SimulatedTunnelFeed(self._fleet, self._instance, self._clock)
             fleet_pb2_grpc.add_TunnelFeedServicer_to_server(tunnels, server)
-            statuses = AgentStatus(self._fleet, self._instance, self._clock)
+            statuses = SimulatedAgentStatus(self._fleet, self._instance, self._clock)
             agent_status_pb2_grpc.add_AgentStatusServicer_to_server(statuses, server)
-            admin = TunnelAdmin(self._advice, self._instance)
+            admin = SimulatedTunnelAdmin(self._advice, self._instance)
             fleet_pb2_grpc.add_TunnelAdminServicer_to_server(admin, server)
             return
-        fleet_pb2_grpc.add_AgentFeedServicer_to_server(AgentFeed(self._fleet, self._clock), server)
-        presence = Presence(self._fleet, self._directory, self._clock)
+        fleet_pb2_grpc.add_AgentFeedServicer_to_server(SimulatedAgentFeed(self._fleet, self._clock), server)
+        presence = SimulatedPresence(self._fleet, self._directory, self._clock)
         presence_pb2_grpc.add_PresenceServiceServicer_to_server(presence, server)
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(
-            ServiceConfigDiscovery(), server
+            SimulatedServiceConfigDiscovery(), server
         )
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
         """`/healthz` and `/readyz` with Teleport's codes and words."""
         await self._gate.passable.wait()
         if request.path == "/healthz":
@@ -142,6 +142,6 @@ class SimulatedInstance:
         if request.path != "/readyz":
             return web.json_response({"error": "not found"}, status=404)
         if self._instance.unhealthy:
-            words = "teleport is in a degraded state, check logs for details"
-            return web.json_response({"status": words}, status=503)
+            status = "teleport is in a degraded state, check logs for details"
+            return web.json_response({"status": status}, status=503)
         return web.json_response({"status": "ok"})

@@ -22,9 +22,9 @@ import aiohttp
 from aiohttp import web
 
 from fleet.nodes.shared.lifecycle import raise_file_limit
-from fleet.nodes.simulation.fault_script import Fault, FaultError, Step, parse_fault
-from fleet.nodes.simulation.fleet import Shape
-from fleet.nodes.simulation.worker import arguments
+from fleet.nodes.simulation.fault_script import SimulatedFault, SimulatedFaultError, ScriptStep, parse_fault
+from fleet.nodes.simulation.fleet import SimulationShape
+from fleet.nodes.simulation.worker import format_flags
 from fleet.processes import children, folders
 
 #: A part of 100,000 agents is ready in about 5 s where measured, two of them at once on a busy machine later.
@@ -37,7 +37,7 @@ class SimulationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningSimulation:
     """Where a running simulation is."""
 
     pid: int
@@ -48,7 +48,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class AdviceSummary:
     """What agents of a simulation were advised: to reconnect elsewhere."""
 
     #: How many agents, by the advice's id.
@@ -62,7 +62,7 @@ class Advised:
 class Simulation:
     """Starts the parts, keeps them equal, ends them."""
 
-    def __init__(self, shape: Shape, *, seed: int | None = None, processes: int = 3) -> None:
+    def __init__(self, shape: SimulationShape, *, seed: int | None = None, processes: int = 3) -> None:
         self.shape = shape
         self._seed = secrets.randbits(32) if seed is None else seed
         self._parts = max(1, min(processes, shape.proxies + 1))
@@ -89,7 +89,7 @@ class Simulation:
         return [child.pid for child in self._children]
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Simulation]:
+    async def run(self) -> AsyncIterator[Simulation]:
         """Run it for as long as the block lasts. Raises SimulationError when it cannot start."""
         raise_file_limit()
         # A folder of our own: a unix socket's path may not be long, and nobody else may tell us anything.
@@ -111,7 +111,7 @@ class Simulation:
         for part in range(self._parts):
             path = str(Path(self._folder) / f"part-{part}.sock")
             argv = [
-                *(sys.executable, "-m", "fleet.nodes.simulation.worker", *arguments(self.shape)),
+                *(sys.executable, "-m", "fleet.nodes.simulation.worker", *format_flags(self.shape)),
                 *("--seed", str(self._seed), "--started-at", repr(started_at)),
                 *("--part", str(part), "--parts", str(self._parts), "--control", path),
                 *("--parent", self.control),
@@ -121,7 +121,7 @@ class Simulation:
             self._sessions.append(aiohttp.ClientSession("http://simulator", connector=connector))
         for part in range(self._parts):
             self.directory.update(await self._addresses(part))
-        await self._tell("/directory", self.directory)
+        await self._post_to_parts("/directory", self.directory)
 
     async def _addresses(self, part: int) -> dict[str, tuple[str, str]]:
         """Wait until a part has opened its ports, and learn them."""
@@ -132,60 +132,60 @@ class Simulation:
                     f"part {part} of the simulation ended at its start: see its message above"
                 )
             try:
-                async with self._sessions[part].get("/addresses") as answer:
-                    return {name: (pair[0], pair[1]) for name, pair in (await answer.json()).items()}
+                async with self._sessions[part].get("/addresses") as response:
+                    return {name: (pair[0], pair[1]) for name, pair in (await response.json()).items()}
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(_POLL)
         raise SimulationError(f"part {part} of the simulation did not start within {_START_TIMEOUT:g} s")
 
-    async def _tell(self, path: str, message: object) -> dict[str, Any]:
+    async def _post_to_parts(self, path: str, message: object) -> dict[str, Any]:
         """Tell every part, and return what the first one says. Raises FaultError, SimulationError."""
         try:
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(session.post(path, json=message) for session in self._sessions),
             )
-            told = [await answer.json() for answer in answers]
+            documents = [await response.json() for response in responses]
         except aiohttp.ClientError as error:
             raise SimulationError(f"a process of the simulation does not answer: {error}") from error
-        first: dict[str, Any] = told[0]
-        if "error" in first:
-            raise FaultError(first["error"])
-        return first
+        first_document: dict[str, Any] = documents[0]
+        if "error" in first_document:
+            raise SimulatedFaultError(first_document["error"])
+        return first_document
 
-    async def do(self, fault: Fault) -> list[str]:
+    async def inject_fault(self, fault: SimulatedFault) -> list[str]:
         """Do a fault now, everywhere, and return the names of the instances concerned. Raises FaultError."""
         async with self._order:
-            done = await self._tell("/fault", {"fault": str(fault), "at": time.time()})
-        names: list[str] = done["done"]
+            response = await self._post_to_parts("/fault", {"fault": str(fault), "at": time.time()})
+        names: list[str] = response["done"]
         return names
 
-    async def advised(self) -> Advised:
+    async def summarize_advice(self) -> AdviceSummary:
         """What its proxies advised so far."""
-        asked: dict[str, Counter[str]] = {}
+        counts_by_advice: dict[str, Counter[str]] = {}
         fewest = []
         for session in self._sessions:
-            async with session.get("/advice") as answer:
-                told = await answer.json()
-            fewest.append(int(told["fewest"]))
-            for advice, counts in told["asked"].items():
-                asked.setdefault(advice, Counter()).update(counts)
-        return Advised(
-            {one: len(counts) for one, counts in asked.items()},
-            max((max(counts.values()) for counts in asked.values() if counts), default=0),
+            async with session.get("/advice") as response:
+                document = await response.json()
+            fewest.append(int(document["fewest"]))
+            for advice, counts in document["asked"].items():
+                counts_by_advice.setdefault(advice, Counter()).update(counts)
+        return AdviceSummary(
+            {advisory_id: len(counts) for advisory_id, counts in counts_by_advice.items()},
+            max((max(counts.values()) for counts in counts_by_advice.values() if counts), default=0),
             min(fewest),
         )
 
-    async def play(self, script: Sequence[Step], say: Callable[[str], None]) -> None:
+    async def play(self, script: Sequence[ScriptStep], write_line: Callable[[str], None]) -> None:
         """Do the steps of a script at their times, counted from now."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         for step in script:
-            await asyncio.sleep(max(0.0, began + step.after - time.monotonic()))
+            await asyncio.sleep(max(0.0, started_at + step.after_seconds - time.monotonic()))
             try:
-                say(f"t={step.after:g} {step.fault}: {', '.join(await self.do(step.fault))}")
-            except FaultError as error:
-                say(f"t={step.after:g} {step.fault}: {error}")
+                write_line(f"t={step.after_seconds:g} {step.fault}: {', '.join(await self.inject_fault(step.fault))}")
+            except SimulatedFaultError as error:
+                write_line(f"t={step.after_seconds:g} {step.fault}: {error}")
 
-    async def failed(self) -> None:
+    async def watch_processes(self) -> None:
         """Return only by raising SimulationError, when a process of it has ended."""
         while True:
             for part, child in enumerate(self._children):
@@ -195,57 +195,57 @@ class Simulation:
 
     def _application(self) -> web.Application:
         app = web.Application()
-        app.router.add_post("/fault", self._fault)
-        app.router.add_post("/moves", self._moves)
-        app.router.add_get("/advice", self._advised)
-        app.router.add_get("/directory", self._show)
+        app.router.add_post("/fault", self._handle_fault)
+        app.router.add_post("/moves", self._handle_moves)
+        app.router.add_get("/advice", self._handle_advice)
+        app.router.add_get("/directory", self._handle_directory)
         return app
 
-    async def _moves(self, request: web.Request) -> web.Response:
+    async def _handle_moves(self, request: web.Request) -> web.Response:
         """A part tells where agents go that took its advice: all parts are told, in one order."""
         moves = await request.json()
         async with self._order:
-            await self._tell("/moves", {"moves": moves, "at": time.time()})
+            await self._post_to_parts("/moves", {"moves": moves, "at": time.time()})
         return web.json_response({})
 
-    async def _advised(self, request: web.Request) -> web.Response:
-        return web.json_response(asdict(await self.advised()))
+    async def _handle_advice(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self.summarize_advice()))
 
-    async def _fault(self, request: web.Request) -> web.Response:
+    async def _handle_fault(self, request: web.Request) -> web.Response:
         try:
-            return web.json_response({"done": await self.do(parse_fault((await request.json())["fault"]))})
-        except FaultError as error:
+            return web.json_response({"done": await self.inject_fault(parse_fault((await request.json())["fault"]))})
+        except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
 
-    async def _show(self, request: web.Request) -> web.Response:
+    async def _handle_directory(self, request: web.Request) -> web.Response:
         return web.json_response(self.directory)
 
 
 async def run(
     simulation: Simulation,
-    script: Sequence[Step],
+    script: Sequence[ScriptStep],
     ready: Callable[[Simulation], None],
-    say: Callable[[str], None],
+    write_line: Callable[[str], None],
 ) -> None:
     """Run until SIGINT or SIGTERM. Raises SimulationError when it cannot start or one of its processes ends."""
-    serving = asyncio.create_task(_serve(simulation, script, ready, say))
-    for sent in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(sent, serving.cancel)
+    task = asyncio.create_task(_serve(simulation, script, ready, write_line))
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await serving
+        await task
 
 
 async def _serve(
     simulation: Simulation,
-    script: Sequence[Step],
+    script: Sequence[ScriptStep],
     ready: Callable[[Simulation], None],
-    say: Callable[[str], None],
+    write_line: Callable[[str], None],
 ) -> None:
-    async with simulation.running():
+    async with simulation.run():
         ready(simulation)
         tasks = [
-            asyncio.create_task(simulation.play(script, say)),
-            asyncio.create_task(simulation.failed()),
+            asyncio.create_task(simulation.play(script, write_line)),
+            asyncio.create_task(simulation.watch_processes()),
         ]
         try:
             await asyncio.gather(*tasks)
@@ -254,7 +254,7 @@ async def _serve(
                 task.cancel()
 
 
-def note(home: Path, simulation: Simulation) -> Path:
+def write_record(home: Path, simulation: Simulation) -> Path:
     """Write down where the simulation is, for `find`."""
     folders.make_private(home)
     path = home / "simulate.json"
@@ -264,38 +264,38 @@ def note(home: Path, simulation: Simulation) -> Path:
     return path
 
 
-def find(home: Path) -> Running | None:
+def find_running(home: Path) -> RunningSimulation | None:
     """The simulation that runs on `home` now; None when none does."""
     try:
-        noted = json.loads((home / "simulate.json").read_text("utf-8"))
-        os.kill(int(noted["pid"]), 0)
-        return Running(pid=int(noted["pid"]), control=noted["control"], auths=tuple(noted["auths"]))
+        document = json.loads((home / "simulate.json").read_text("utf-8"))
+        os.kill(int(document["pid"]), 0)
+        return RunningSimulation(pid=int(document["pid"]), control=document["control"], auths=tuple(document["auths"]))
     except (OSError, ValueError, KeyError):
         return None
 
 
-async def tell(running: Running, fault: Fault) -> list[str]:
+async def inject_fault(simulation: RunningSimulation, fault: SimulatedFault) -> list[str]:
     """Have a running simulation do a fault; return the instances concerned. Raises FaultError, SimulationError."""
-    told = await _ask(running, "POST", "/fault", {"fault": str(fault)})
-    if "error" in told:
-        raise FaultError(told["error"])
-    names: list[str] = told["done"]
+    document = await _request(simulation, "POST", "/fault", {"fault": str(fault)})
+    if "error" in document:
+        raise SimulatedFaultError(document["error"])
+    names: list[str] = document["done"]
     return names
 
 
-async def advised(running: Running) -> Advised:
+async def read_advice(simulation: RunningSimulation) -> AdviceSummary:
     """What agents of a running simulation were advised. Raises SimulationError."""
-    return Advised(**await _ask(running, "GET", "/advice", None))
+    return AdviceSummary(**await _request(simulation, "GET", "/advice", None))
 
 
-async def _ask(running: Running, method: str, path: str, message: object) -> dict[str, Any]:
-    connector = aiohttp.UnixConnector(path=running.control)
+async def _request(simulation: RunningSimulation, method: str, path: str, message: object) -> dict[str, Any]:
+    connector = aiohttp.UnixConnector(path=simulation.control)
     try:
         async with (
             aiohttp.ClientSession("http://simulation", connector=connector) as session,
-            session.request(method, path, json=message) as answer,
+            session.request(method, path, json=message) as response,
         ):
-            told: dict[str, Any] = await answer.json()
+            document: dict[str, Any] = await response.json()
     except aiohttp.ClientError as error:
-        raise SimulationError(f"the simulation (pid {running.pid}) does not answer: {error}") from error
-    return told
+        raise SimulationError(f"the simulation (pid {simulation.pid}) does not answer: {error}") from error
+    return document

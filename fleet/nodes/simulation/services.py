@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from fleet.nodes.simulation.fleet import Fleet, Instance
+from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
 from fleet.protocol.instance_labels import DIAG_LABEL, GENERATION_LABEL, GROUP_ID_LABEL, TTL_LABEL
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import (
@@ -47,10 +47,10 @@ def _milliseconds(seconds: float) -> int:
     return max(0, round(seconds * 1000))
 
 
-class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
+class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
     """Every auth serves the same list, under the same epoch."""
 
-    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+    def __init__(self, fleet: SimulatedFleet, clock: Clock) -> None:
         self._fleet = fleet
         self._clock = clock
 
@@ -60,14 +60,14 @@ class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
     ) -> fleet_pb2.ListAgentsResponse:
         """Answer the agents that changed since the caller's revision, or all when it is not of this epoch."""
         fleet, now = self._fleet, self._clock()
-        known = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
-        since = request.since_revision if known else 0
-        agents, more = fleet.agents_since(since, now, min(request.limit or _PAGE, _MOST))
+        is_known_revision = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
+        since = request.since_revision if is_known_revision else 0
+        agents, has_more = fleet.agents_since(since, now, min(request.limit or _PAGE, _MOST))
         return fleet_pb2.ListAgentsResponse(
             epoch=fleet.epoch,
-            revision=int(fleet.revisions[agents[-1]]) if more else fleet.revision,
-            full=not known,
-            more=more,
+            revision=int(fleet.revisions[agents[-1]]) if has_more else fleet.revision,
+            full=not is_known_revision,
+            more=has_more,
             agents=self._entries(agents, now),
         )
 
@@ -76,11 +76,11 @@ class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         fleet = self._fleet
         expires_at = fleet.expires_at[agents]
         return [
-            self._entry(*told)
-            for told in zip(
+            self._entry(*row)
+            for row in zip(
                 agents.tolist(),
                 fleet.auth[agents].tolist(),
-                fleet.reconnecting[agents].tolist(),
+                fleet.reconnect_mask[agents].tolist(),
                 np.maximum(0, expires_at - fleet.shape.agent_ttl - fleet.read_at[agents]).tolist(),
                 (expires_at - now).tolist(),
                 strict=True,
@@ -88,19 +88,19 @@ class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         ]
 
     def _entry(
-        self, agent: int, auth: int, reconnecting: bool, read_age: float, expires_in: float
+        self, agent: int, auth: int, is_reconnect: bool, read_age: float, expires_in: float
     ) -> fleet_pb2.AgentEntry:
         fleet = self._fleet
         auth_id = fleet.auths[auth].id
         policy = fleet_pb2.ClientPolicy(
-            mode="reconnect" if reconnecting else "pick_first",
-            health_check=reconnecting,
+            mode="reconnect" if is_reconnect else "pick_first",
+            health_check=is_reconnect,
             read_age_ms=_milliseconds(read_age),
             auth_id=auth_id,
         )
         tracker = fleet_pb2.TrackerSummary(
-            desired_count=fleet.shape.tunnels_each,
-            claimed=fleet.claimed(agent),
+            desired_count=fleet.shape.tunnels_per_agent,
+            claimed=fleet.claimed_ids_of(agent),
             tracked=fleet.shape.proxies,
             ttl_seen_ms=_milliseconds(fleet.shape.instance_ttl),
         )
@@ -115,10 +115,10 @@ class AgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         return fleet_pb2.AgentEntry(agent=resource, auth_id=auth_id, expires_in_ms=_milliseconds(expires_in))
 
 
-class TunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
+class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
     """The tunnels of one proxy."""
 
-    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+    def __init__(self, fleet: SimulatedFleet, proxy: InstanceModel, clock: Clock) -> None:
         self._fleet = fleet
         self._proxy = proxy
         self._clock = clock
@@ -137,21 +137,21 @@ class TunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
             more=page.more,
             tunnels=[
                 fleet_pb2.TunnelEntry(
-                    agent_id=self._fleet.ids[opened.agent],
-                    agent_name=self._fleet.names[opened.agent],
-                    open_for_ms=_milliseconds(now - opened.at),
+                    agent_id=self._fleet.ids[tunnel.agent],
+                    agent_name=self._fleet.names[tunnel.agent],
+                    open_for_ms=_milliseconds(now - tunnel.at),
                 )
-                for opened in page.changed
+                for tunnel in page.updates
             ],
-            closed=page.removed,
+            closed=page.removed_keys,
             proxy_id=proxy.id,
         )
 
 
-class AgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
+class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
     """What agents say of themselves through their tunnels to one proxy."""
 
-    def __init__(self, fleet: Fleet, proxy: Instance, clock: Clock) -> None:
+    def __init__(self, fleet: SimulatedFleet, proxy: InstanceModel, clock: Clock) -> None:
         self._fleet = fleet
         self._proxy = proxy
         self._clock = clock
@@ -161,24 +161,24 @@ class AgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
         self, request: agent_status_pb2.ReadAgentStatusRequest, context: Context
     ) -> agent_status_pb2.ReadAgentStatusResponse:
         """Answer for an agent that has a tunnel here."""
-        opened = self._proxy.tunnels.get(request.agent_id)
-        if opened is None:
-            why = f"no live tunnel of agent {request.agent_id!r} is here"
-            await context.abort(grpc.StatusCode.NOT_FOUND, why)
-        document = json.dumps(self._document(opened.agent))
+        tunnel = self._proxy.tunnels.get(request.agent_id)
+        if tunnel is None:
+            details = f"no live tunnel of agent {request.agent_id!r} is here"
+            await context.abort(grpc.StatusCode.NOT_FOUND, details)
+        document = json.dumps(self._document(tunnel.agent))
         return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
 
     def _document(self, agent: int) -> dict[str, Any]:
         fleet, now = self._fleet, self._clock()
         present = fleet.present(fleet.proxies, now)
-        claimed = fleet.claimed(agent)
+        claimed_ids = fleet.claimed_ids_of(agent)
         return {
             "agent_id": fleet.ids[agent],
             "name": fleet.names[agent],
             "version": _VERSION,
             "tracker": {
-                "desired_count": fleet.shape.tunnels_each,
-                "claimed": claimed,
+                "desired_count": fleet.shape.tunnels_per_agent,
+                "claimed": claimed_ids,
                 "ttl_seen_ms": _milliseconds(fleet.shape.instance_ttl),
                 "proxies": [
                     {
@@ -192,20 +192,20 @@ class AgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
                 ],
             },
             "policy": {
-                "mode": "reconnect" if fleet.reconnecting[agent] else "pick_first",
-                "health_check": bool(fleet.reconnecting[agent]),
+                "mode": "reconnect" if fleet.reconnect_mask[agent] else "pick_first",
+                "health_check": bool(fleet.reconnect_mask[agent]),
                 "auth_id": fleet.auths[int(fleet.auth[agent])].id,
                 "read_age_ms": _milliseconds(now - float(fleet.read_at[agent])),
             },
-            "tunnels": [{"proxy_id": proxy} for proxy in claimed],
+            "tunnels": [{"proxy_id": proxy} for proxy in claimed_ids],
             "services": [],
         }
 
 
-class Presence(presence_pb2_grpc.PresenceServiceServicer):
+class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
     """The instances whose resource has not expired."""
 
-    def __init__(self, fleet: Fleet, directory: Directory, clock: Clock) -> None:
+    def __init__(self, fleet: SimulatedFleet, directory: Directory, clock: Clock) -> None:
         self._fleet = fleet
         self._directory = directory
         self._clock = clock
@@ -227,18 +227,18 @@ class Presence(presence_pb2_grpc.PresenceServiceServicer):
         return presence_pb2.ListProxyServersResponse(servers=page, next_page_token=token)
 
     async def _page(
-        self, instances: Sequence[Instance], size: int, token: str, context: Context
+        self, instances: Sequence[InstanceModel], size: int, token: str, context: Context
     ) -> tuple[list[types_pb2.ServerV2], str]:
         """One page: the token is the index it begins at, so that an expiry between pages shifts nothing."""
         if token and not token.isdecimal():
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token is not one of ours")
         begin = int(token or 0)
         end = begin + (min(size, _SERVERS_PAGE) if size > 0 else _SERVERS_PAGE)
-        listed = self._fleet.present(instances[begin:end], self._clock())
-        servers = [self._server(instance) for instance in listed if instance.name in self._directory]
+        present_instances = self._fleet.present(instances[begin:end], self._clock())
+        servers = [self._server(instance) for instance in present_instances if instance.name in self._directory]
         return servers, str(end) if end < len(instances) else ""
 
-    def _server(self, instance: Instance) -> types_pb2.ServerV2:
+    def _server(self, instance: InstanceModel) -> types_pb2.ServerV2:
         grpc_address, diag_address = self._directory[instance.name]
         metadata = types_pb2.Metadata(
             name=instance.id,
@@ -260,7 +260,7 @@ class Presence(presence_pb2_grpc.PresenceServiceServicer):
         )
 
 
-class ServiceConfigDiscovery(grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceServicer):
+class SimulatedServiceConfigDiscovery(grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceServicer):
     """What new connections are told: reconnect, with health checks."""
 
     @override

@@ -20,17 +20,17 @@ import click
 from aiohttp import web
 
 from fleet.nodes.shared import lifecycle
-from fleet.nodes.simulation.advice import Advice, Move
-from fleet.nodes.simulation.fault_script import FaultError, parse_fault
-from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
-from fleet.nodes.simulation.home_proxies import HOMES, written
+from fleet.nodes.simulation.advice import SimulatedAdvice, Move
+from fleet.nodes.simulation.fault_script import SimulatedFaultError, parse_fault
+from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel, SimulationShape
+from fleet.nodes.simulation.home_proxies import HOMES, format_homes
 from fleet.nodes.simulation.instance import SimulatedInstance
 
 #: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
 _TICK = 0.25
 
 
-def mine(fleet: Fleet, part: int, parts: int) -> list[Instance]:
+def instances_of_part(fleet: SimulatedFleet, part: int, parts: int) -> list[InstanceModel]:
     """The instances this part serves."""
     if parts == 1:
         return list(fleet.instances)
@@ -43,27 +43,27 @@ class Simulator:
     """The model, and the ports of this part."""
 
     def __init__(
-        self, shape: Shape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
+        self, shape: SimulationShape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
     ) -> None:
         """`parent` is the socket on which the whole simulation is told of moves; empty: there is no other part."""
-        self._fleet = Fleet(shape, Random(seed), started_at)
+        self._fleet = SimulatedFleet(shape, Random(seed), started_at)
         self._directory: dict[str, tuple[str, str]] = {}
         self._parent = parent
-        self._advice = Advice(self._fleet, self._spread, Random(seed + part))
-        self._served = {
+        self._advice = SimulatedAdvice(self._fleet, self._spread, Random(seed + part))
+        self._instances = {
             instance.name: SimulatedInstance(self._fleet, instance, self._directory, time.time, self._advice)
-            for instance in mine(self._fleet, part, parts)
+            for instance in instances_of_part(self._fleet, part, parts)
         }
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        for name, served in self._served.items():
-            await served.follow()
-            self._directory[name] = served.addresses
+        for name, instance in self._instances.items():
+            await instance.apply_state()
+            self._directory[name] = instance.addresses
 
     async def stop(self) -> None:
         """Close every port."""
-        await asyncio.gather(*(served.stop() for served in self._served.values()))
+        await asyncio.gather(*(instance.stop() for instance in self._instances.values()))
 
     async def run(self) -> None:
         """Let time pass, for ever."""
@@ -74,11 +74,11 @@ class Simulator:
     def control(self) -> web.Application:
         """What `fleet.nodes.simulation.program` tells this process."""
         app = web.Application(client_max_size=1 << 24)
-        app.router.add_get("/addresses", self._addresses)
-        app.router.add_post("/directory", self._learn)
-        app.router.add_post("/fault", self._fault)
-        app.router.add_post("/moves", self._moves)
-        app.router.add_get("/advice", self._advised)
+        app.router.add_get("/addresses", self._handle_addresses)
+        app.router.add_post("/directory", self._handle_directory)
+        app.router.add_post("/fault", self._handle_fault)
+        app.router.add_post("/moves", self._handle_moves)
+        app.router.add_get("/advice", self._handle_advice)
         return app
 
     async def _spread(self, moves: Sequence[Move]) -> None:
@@ -92,48 +92,48 @@ class Simulator:
                 await (await session.post("/moves", json=moves)).read()
 
     def _move(self, moves: Sequence[Move], at: float) -> None:
-        for kind, agent, leaves, to in moves:
+        for kind, agent, from_index, to_index in moves:
             move = self._fleet.move_to_auth if kind == "auth" else self._fleet.move
-            move(agent, leaves, to, at)
+            move(agent, from_index, to_index, at)
 
-    async def _moves(self, request: web.Request) -> web.Response:
-        told = await request.json()
-        self._move(told["moves"], told["at"])
+    async def _handle_moves(self, request: web.Request) -> web.Response:
+        document = await request.json()
+        self._move(document["moves"], document["at"])
         return web.json_response({})
 
-    async def _advised(self, request: web.Request) -> web.Response:
-        asked = {advice: dict(counts) for advice, counts in self._advice.asked.items()}
-        return web.json_response({"asked": asked, "fewest": self._fleet.fewest})
+    async def _handle_advice(self, request: web.Request) -> web.Response:
+        counts_by_advice = {advice: dict(counts) for advice, counts in self._advice.sent_counts.items()}
+        return web.json_response({"asked": counts_by_advice, "fewest": self._fleet.fewest})
 
-    async def _addresses(self, request: web.Request) -> web.Response:
-        return web.json_response({name: served.addresses for name, served in self._served.items()})
+    async def _handle_addresses(self, request: web.Request) -> web.Response:
+        return web.json_response({name: instance.addresses for name, instance in self._instances.items()})
 
-    async def _learn(self, request: web.Request) -> web.Response:
+    async def _handle_directory(self, request: web.Request) -> web.Response:
         for name, (grpc_address, diag_address) in (await request.json()).items():
             self._directory[name] = (grpc_address, diag_address)
         return web.json_response({})
 
-    async def _fault(self, request: web.Request) -> web.Response:
-        told = await request.json()
+    async def _handle_fault(self, request: web.Request) -> web.Response:
+        document = await request.json()
         try:
-            concerned = self._fleet.apply(parse_fault(told["fault"]), told["at"])
-        except FaultError as error:
+            affected_instances = self._fleet.apply(parse_fault(document["fault"]), document["at"])
+        except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
-        names = [instance.name for instance in concerned]
-        await asyncio.gather(*(self._served[name].follow() for name in names if name in self._served))
+        names = [instance.name for instance in affected_instances]
+        await asyncio.gather(*(self._instances[name].apply_state() for name in names if name in self._instances))
         return web.json_response({"done": names})
 
 
 async def serve(simulator: Simulator, control: str) -> None:
     """Serve until SIGTERM or SIGINT; the control socket opens last, and says that the ports are open."""
-    stopping = asyncio.Event()
-    for sent in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(sent, stopping.set)
+    stop_event = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop_event.set)
     await simulator.start()
     runner = web.AppRunner(simulator.control(), shutdown_timeout=1.0)
     await runner.setup()
     await web.UnixSite(runner, control).start()
-    tasks = {asyncio.create_task(simulator.run()), asyncio.create_task(stopping.wait())}
+    tasks = {asyncio.create_task(simulator.run()), asyncio.create_task(stop_event.wait())}
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
@@ -143,12 +143,12 @@ async def serve(simulator: Simulator, control: str) -> None:
         task.result()  # the model's own failure ends the process, with its traceback
 
 
-def arguments(shape: Shape) -> list[str]:
+def format_flags(shape: SimulationShape) -> list[str]:
     """The flags that make a process of the same shape."""
     flags = []
     for name, value in asdict(shape).items():
         if name == "homes":
-            flags += ["--homes", written(shape.homes)] if shape.homes else []
+            flags += ["--homes", format_homes(shape.homes)] if shape.homes else []
         elif value is not None:
             flags += [f"--{name.replace('_', '-')}", str(value)]
     return flags
@@ -178,8 +178,8 @@ def main(
 ) -> None:
     """Serve one part of an invented fleet."""
     lifecycle.raise_file_limit()
-    made = Shape(**shape)
-    simulator = Simulator(made, seed, started_at, part, parts, parent)
+    simulation_shape = SimulationShape(**shape)
+    simulator = Simulator(simulation_shape, seed, started_at, part, parts, parent)
     lifecycle.on_loop(serve(simulator, control))
 
 

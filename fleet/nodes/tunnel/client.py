@@ -12,16 +12,16 @@ import grpc.aio
 
 from fleet.nodes.shared import addresses, lifecycle
 from fleet.nodes.shared.stdio import open_stdio
-from fleet.nodes.tunnel.flags import Forward, Service, spell_target
-from fleet.nodes.tunnel.server import dialling
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.nodes.tunnel.flags import LocalForward, Service, spell_target
+from fleet.nodes.tunnel.server import make_dial_handler
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import options
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec
-from fleet.transport.tunnel.listener import Listener
-from fleet.transport.tunnel.pump import Policy, pump
+from fleet.transport.tunnel.link import LinkSettings, TunnelLink, TunnelSpec
+from fleet.transport.tunnel.listener import TunnelListener
+from fleet.transport.tunnel.pump import SessionPolicy, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
@@ -32,45 +32,45 @@ class ClientPlan:
     """What `refloat tunnel register` and `dial` are told in common."""
 
     server: tuple[str, int]
-    wire: Wire = Wire.V0_2
+    wire: WireVersion = WireVersion.V0_2
     tls: TLSFiles = field(default_factory=TLSFiles)
-    policy: Policy = field(default_factory=Policy)
-    keeping: Keeping = field(default_factory=Keeping)
+    policy: SessionPolicy = field(default_factory=SessionPolicy)
+    link_settings: LinkSettings = field(default_factory=LinkSettings)
     name: str = ""
 
     def open_channel(self) -> grpc.aio.Channel:
         """A connection of its own to the server. Raises TLSError."""
         target = channels.target_of([self.server])
-        return channels.open_channel(target, self.tls, more=options.channel_options())
+        return channels.open_channel(target, self.tls, extra_options=options.channel_options())
 
 
 async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
     """Stay registered and serve until SIGTERM or SIGINT; the ready line says what is registered. Raises TLSError."""
     by_target = {service.target: service.to for service in services}
     # Version 0.1 has no targets: its servers ask every client.
-    targets = () if plan.wire is Wire.V0_1 else tuple(by_target)
+    targets = () if plan.wire is WireVersion.V0_1 else tuple(by_target)
     spec = TunnelSpec(
         wire=plan.wire,
         targets=targets,
-        handler=dialling(by_target, plan.wire, plan.policy),
-        name=plan.name or _name_of_this_run(plan),
+        handler=make_dial_handler(by_target, plan.wire, plan.policy),
+        name=plan.name or _make_run_name(plan),
     )
     up = asyncio.Event()
     link = _link(plan, spec, up)
 
     async def work() -> None:
         await up.wait()
-        refused = {spell_target(target): reason for target, reason in sorted(link.refused.items())}
-        registered = sorted(link.registered) if targets else by_target
+        refused_targets = {spell_target(target): reason for target, reason in sorted(link.rejected_targets.items())}
+        registered_targets = sorted(link.registered_targets) if targets else by_target
         lifecycle.announce(
-            role="tunnel-target", targets=[spell_target(target) for target in registered], refused=refused
+            role="tunnel-target", targets=[spell_target(target) for target in registered_targets], refused=refused_targets
         )
-        await lifecycle.until_told_to_end()
+        await lifecycle.wait_for_stop_signal()
 
-    await _beside(link.run(), work())
+    await _run_beside(link.run(), work())
 
 
-def _name_of_this_run(plan: ClientPlan) -> str:
+def _make_run_name(plan: ClientPlan) -> str:
     """Return a name by which a server of ours knows this process when its connection is lost and it comes back.
 
     A certificate proves that better, and across restarts: with one there is no name.
@@ -78,44 +78,44 @@ def _name_of_this_run(plan: ClientPlan) -> str:
     return "" if plan.tls.certificate else secrets.token_urlsafe(12)
 
 
-async def forward(plan: ClientPlan, forwards: Sequence[Forward]) -> None:
+async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
     """Listen on local ports whose connections become sessions, until SIGTERM or SIGINT. Raises StartError, TLSError."""
     up = asyncio.Event()
     link = _link(plan, TunnelSpec(wire=plan.wire, name=plan.name), up)
 
     async def work() -> None:
-        listeners = [await _listen(link, wanted, plan) for wanted in forwards]
+        listeners = [await _listen(link, local_forward, plan) for local_forward in forwards]
         ports = {
-            spell_target(wanted.target): addresses.join(wanted.listen[0], listener.port)
-            for wanted, listener in zip(forwards, listeners, strict=True)
+            spell_target(local_forward.target): addresses.join(local_forward.listen[0], listener.port)
+            for local_forward, listener in zip(forwards, listeners, strict=True)
         }
         await up.wait()
         lifecycle.announce(role="tunnel-dialler", forwards=ports)
-        await lifecycle.until_told_to_end()
+        await lifecycle.wait_for_stop_signal()
         for listener in listeners:
             await listener.stop()
 
-    await _beside(link.run(), work())
+    await _run_beside(link.run(), work())
 
 
-def _link(plan: ClientPlan, spec: TunnelSpec, up: asyncio.Event) -> Link:
-    def on_up(is_up: bool, why: str) -> None:
+def _link(plan: ClientPlan, spec: TunnelSpec, up: asyncio.Event) -> TunnelLink:
+    def on_up(is_up: bool, reason: str) -> None:
         if is_up:
             up.set()
-        log.info("the tunnel is up" if is_up else f"the tunnel is down: {why}")
+        log.info("the tunnel is up" if is_up else f"the tunnel is down: {reason}")
 
-    return Link(plan.open_channel, spec, keeping=plan.keeping, on_up=on_up)
+    return TunnelLink(plan.open_channel, spec, settings=plan.link_settings, on_up=on_up)
 
 
-async def _listen(link: Link, wanted: Forward, plan: ClientPlan) -> Listener:
+async def _listen(link: TunnelLink, local_forward: LocalForward, plan: ClientPlan) -> TunnelListener:
     async def open_session() -> TunnelStream:
         try:
-            return await link.open_session(wanted.target, within=plan.keeping.up_within)
+            return await link.open_session(local_forward.target, within=plan.link_settings.up_within)
         except TimeoutError:
             raise TunnelError("the tunnel is down") from None
 
-    listener = Listener(open_session, plan.policy)
-    return await lifecycle.listening(wanted.listen, listener.start(*wanted.listen))
+    listener = TunnelListener(open_session, plan.policy)
+    return await lifecycle.start_listening(local_forward.listen, listener.start(*local_forward.listen))
 
 
 async def carry_stdio(plan: ClientPlan, target: Target) -> None:
@@ -124,32 +124,32 @@ async def carry_stdio(plan: ClientPlan, target: Target) -> None:
         client = TunnelClient(channel, plan.wire, name=plan.name)
 
         async def work() -> None:
-            if plan.wire is Wire.V0_1:
+            if plan.wire is WireVersion.V0_1:
                 # In version 0.2 a server may say nothing until it is asked for something.
                 await client.wait_until_up()
             stream = await client.open_session(target)
             stdio = await open_stdio()
-            await pump(stdio.wire, stream, plan.policy)
-            await stdio.written()
+            await pump(stdio.connection, stream, plan.policy)
+            await stdio.wait_until_written()
 
         try:
-            await _beside(client.run(), work())
+            await _run_beside(client.run(), work())
         finally:
             await client.close()
 
 
-async def _beside(carrier: Coroutine[None, None, None], work: Coroutine[None, None, None]) -> None:
+async def _run_beside(carrier: Coroutine[None, None, None], work: Coroutine[None, None, None]) -> None:
     """Do `work` while `carrier` runs. Raises what either raised, or TunnelError when the carrier ended first."""
-    carrying = asyncio.create_task(carrier)
+    carrier_task = asyncio.create_task(carrier)
     await asyncio.sleep(0)  # it begins, so that it may be asked for sessions
-    working = asyncio.create_task(work)
+    work_task = asyncio.create_task(work)
     try:
-        await asyncio.wait((carrying, working), return_when=asyncio.FIRST_COMPLETED)
-        if carrying.done() and not (working.done() and working.exception() is None):
-            carrying.result()
+        await asyncio.wait((carrier_task, work_task), return_when=asyncio.FIRST_COMPLETED)
+        if carrier_task.done() and not (work_task.done() and work_task.exception() is None):
+            carrier_task.result()
             raise TunnelError("the server ended the tunnel")
-        working.result()
+        work_task.result()
     finally:
-        for task in (carrying, working):
+        for task in (carrier_task, work_task):
             task.cancel()
-        await asyncio.gather(carrying, working, return_exceptions=True)
+        await asyncio.gather(carrier_task, work_task, return_exceptions=True)

@@ -23,7 +23,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class LocalForward:
     """A local TCP port whose connections become sessions to a target."""
 
     listen: tuple[str, int]
@@ -53,22 +53,22 @@ def spell_target(target: Target) -> str:
 
 def parse_service(text: str) -> Service:
     """Read `NAME[:TYPE]=HOST:PORT`. Raises ValueError."""
-    target, address = _halves(text, "NAME[:TYPE]=HOST:PORT")
+    target, address = _split_pair(text, "NAME[:TYPE]=HOST:PORT")
     return Service(parse_target(target), addresses.parse(address))
 
 
-def parse_forward(text: str) -> Forward:
+def parse_forward(text: str) -> LocalForward:
     """Read `HOST:PORT=NAME[:TYPE]`. Raises ValueError."""
-    address, target = _halves(text, "HOST:PORT=NAME[:TYPE]")
-    return Forward(addresses.parse(address), parse_target(target))
+    address, target = _split_pair(text, "HOST:PORT=NAME[:TYPE]")
+    return LocalForward(addresses.parse(address), parse_target(target))
 
 
 def parse_claim(text: str) -> Claim:
     """Read `IDENTITY=PATTERN`. Raises ValueError."""
-    return Claim(*_halves(text, "IDENTITY=PATTERN"))
+    return Claim(*_split_pair(text, "IDENTITY=PATTERN"))
 
 
-def _halves(text: str, form: str) -> tuple[str, str]:
+def _split_pair(text: str, form: str) -> tuple[str, str]:
     left, _, right = text.partition("=")
     if not left or not right:
         raise ValueError(f"{text!r} is not {form}")

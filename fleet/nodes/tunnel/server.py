@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import grpc.aio
 
 from fleet.nodes.shared import addresses, lifecycle
-from fleet.nodes.shared.lifecycle import StartError
-from fleet.nodes.tunnel.flags import Claim, Forward, Service, claims_rule, spell_target
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.nodes.shared.lifecycle import NodeStartError
+from fleet.nodes.tunnel.flags import Claim, LocalForward, Service, claims_rule, spell_target
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
 from fleet.transport.channels import DeadPeer
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
-from fleet.transport.tunnel.handlers import Handler, Taken
-from fleet.transport.tunnel.listener import Listener
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.handlers import Handler, AcceptedSession
+from fleet.transport.tunnel.listener import TunnelListener
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 
@@ -31,16 +31,16 @@ class ServerPlan:
 
     listen: tuple[str, int]
     #: The first is for clients that do not say which they speak.
-    wires: Sequence[Wire]
+    wires: Sequence[WireVersion]
     tls: TLSFiles
-    forwards: Sequence[Forward]
+    forwards: Sequence[LocalForward]
     services: Sequence[Service]
     #: What clients may register beyond targets that are named as their certificates are.
     claims: Sequence[Claim]
     #: Anybody who connects may register anything: meant so, and not forgotten.
-    anybody: bool
+    allow_anonymous: bool
     bridge: bool
-    policy: Policy
+    policy: SessionPolicy
     dead_peer: DeadPeer
 
 
@@ -53,7 +53,7 @@ async def serve(plan: ServerPlan) -> None:
     try:
         port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)
     except RuntimeError as error:
-        raise StartError(
+        raise NodeStartError(
             f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or not ours"
         ) from error
     await server.start()
@@ -68,7 +68,7 @@ async def serve(plan: ServerPlan) -> None:
     lifecycle.announce(
         role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
     )
-    await lifecycle.until_told_to_end()
+    await lifecycle.wait_for_stop_signal()
     for listener in listeners:
         await listener.stop()
     await server.stop(grace=0)
@@ -76,43 +76,43 @@ async def serve(plan: ServerPlan) -> None:
 
 def _demand_proof(plan: ServerPlan) -> None:
     """Where others reach it, clients must prove who they are. Raises StartError unless it is meant otherwise."""
-    if plan.tls.authority is None and not plan.anybody and not addresses.is_loopback(plan.listen[0]):
-        raise StartError(
+    if plan.tls.authority is None and not plan.allow_anonymous and not addresses.is_loopback(plan.listen[0]):
+        raise NodeStartError(
             f"on {plan.listen[0]} without --tls-ca anybody could register any target and get its sessions: "
             "give --tls-ca, or --anybody if that is meant"
         )
 
 
-def _tunnel(plan: ServerPlan, wire: Wire) -> TunnelServer:
+def _tunnel(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
     services = {service.target: service.to for service in plan.services}
     return TunnelServer(
         wire,
-        handler=dialling(services, wire, plan.policy) if services else None,
+        handler=make_dial_handler(services, wire, plan.policy) if services else None,
         local=services,
         bridge=plan.bridge,
         may_claim=None if plan.tls.authority is None else claims_rule(plan.claims),
-        on_target=_tell,
+        on_target=_log_target,
     )
 
 
-def _tell(target: Target, came: bool) -> None:
-    log.info("target %s %s", target, "came" if came else "is gone")
+def _log_target(target: Target, is_registered: bool) -> None:
+    log.info("target %s %s", target, "came" if is_registered else "is gone")
 
 
-def dialling(services: Mapping[Target, tuple[str, int]], wire: Wire, policy: Policy) -> Handler:
+def make_dial_handler(services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy) -> Handler:
     """A handler that connects each session to its service. Version 0.1 knows names alone."""
     by_name = {target.name: to for target, to in services.items()}
 
-    async def take(target: Target) -> Taken:
-        to = by_name.get(target.name) if wire is Wire.V0_1 else services.get(target)
+    async def accept_session(target: Target) -> AcceptedSession:
+        to = by_name.get(target.name) if wire is WireVersion.V0_1 else services.get(target)
         if to is None:
             raise TunnelError(f"target {target} is not served here")
         return await handlers.dial(*to, policy)
 
-    return take
+    return accept_session
 
 
-async def listen(forward: Forward, tunnels: Sequence[TunnelServer], policy: Policy) -> Listener:
+async def listen(forward: LocalForward, tunnels: Sequence[TunnelServer], policy: SessionPolicy) -> TunnelListener:
     """Open a forward's port. Raises StartError."""
 
     async def open_session() -> TunnelStream:
@@ -124,4 +124,4 @@ async def listen(forward: Forward, tunnels: Sequence[TunnelServer], policy: Poli
                 refusals.append(str(error))
         raise TunnelError("; ".join(refusals))
 
-    return await lifecycle.listening(forward.listen, Listener(open_session, policy).start(*forward.listen))
+    return await lifecycle.start_listening(forward.listen, TunnelListener(open_session, policy).start(*forward.listen))

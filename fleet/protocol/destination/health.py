@@ -23,7 +23,7 @@ class Health(StrEnum):
     UNHEALTHY = auto()
 
 
-class Probe(StrEnum):
+class ProbeOutcome(StrEnum):
     """How one active probe ended: a timeout, a refusal and an error are all a failure."""
 
     SUCCESS = auto()
@@ -31,7 +31,7 @@ class Probe(StrEnum):
     FAILURE = auto()
 
 
-class Proxied(StrEnum):
+class RequestOutcome(StrEnum):
     """How one proxied request ended. One that its client gave up says nothing: do not tell it."""
 
     SUCCESS = auto()
@@ -41,7 +41,7 @@ class Proxied(StrEnum):
     FAILURE = auto()
 
 
-class Reason(StrEnum):
+class HealthReason(StrEnum):
     """Why a signal says what it says."""
 
     NOTHING_SEEN = "nothing seen yet"
@@ -59,7 +59,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HealthSettings:
     """When what is seen becomes what is concluded. Seconds. The defaults are the readings we recommend."""
 
     #: Consecutive probes that lead out of Degraded, either way.
@@ -110,9 +110,9 @@ class Settings:
             raise ValueError("the unhealthy rate is not below the failure rate, which is above 0")
 
 
-RECOMMENDED = Settings()
+RECOMMENDED_SETTINGS = HealthSettings()
 #: The diagram word by word: probes and proxied requests say nothing beside it.
-LITERAL = Settings(
+LITERAL_SETTINGS = HealthSettings(
     degraded_fails=True,
     streak_since_entry=False,
     clear_window=False,
@@ -121,100 +121,100 @@ LITERAL = Settings(
     unhealthy_rate=None,
 )
 #: What a flag or an environment variable may choose.
-READINGS: Mapping[str, Settings] = {"recommended": RECOMMENDED, "literal": LITERAL}
+READINGS: Mapping[str, HealthSettings] = {"recommended": RECOMMENDED_SETTINGS, "literal": LITERAL_SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class HealthSignal:
     """What one kind of observation says, why, and since when."""
 
     health: Health
-    reason: Reason
+    reason: HealthReason
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveHealth:
     """The diagram: a value, to be stored from one probe to the next."""
 
-    signal: Signal
+    signal: HealthSignal
     #: What the last probes were taken for, the latest last; not more than the window.
-    recent: tuple[Probe, ...] = ()
+    recent: tuple[ProbeOutcome, ...] = ()
     #: How many of the latest probes were alike, and what they were.
     streak: int = 0
-    streak_of: Probe | None = None
+    streak_of: ProbeOutcome | None = None
     probed_at: float | None = None
 
-    def probed(self, outcome: Probe, at: float, settings: Settings) -> Active:
+    def after_probe(self, outcome: ProbeOutcome, at: float, settings: HealthSettings) -> ActiveHealth:
         """Take in one evaluation; a probe that was skipped is none."""
         if self._is_late(at, settings):
             return self
-        read = Probe.FAILURE if settings.degraded_fails and outcome is Probe.DEGRADED else outcome
-        seen = replace(
+        effective_outcome = ProbeOutcome.FAILURE if settings.degraded_fails and outcome is ProbeOutcome.DEGRADED else outcome
+        state = replace(
             self,
-            recent=(*self.recent, read)[-settings.window :],
-            streak=self.streak + 1 if read is self.streak_of else 1,
-            streak_of=read,
+            recent=(*self.recent, effective_outcome)[-settings.window :],
+            streak=self.streak + 1 if effective_outcome is self.streak_of else 1,
+            streak_of=effective_outcome,
             probed_at=at,
         )
-        move = _move(seen, outcome, settings)
-        return seen if move is None else _enter(seen, *move, at, settings)
+        move = _move(state, outcome, settings)
+        return state if move is None else _enter(state, *move, at, settings)
 
-    def proxied_degraded(self, at: float, settings: Settings) -> Active:
+    def after_degraded_response(self, at: float, settings: HealthSettings) -> ActiveHealth:
         """Take in a proxied result "degraded": it moves Healthy only."""
         if self.signal.health is not Health.HEALTHY:
             return self
-        return _enter(self, Health.DEGRADED, Reason.PROXIED_DEGRADED, at, settings)
+        return _enter(self, Health.DEGRADED, HealthReason.PROXIED_DEGRADED, at, settings)
 
-    def _is_late(self, at: float, settings: Settings) -> bool:
+    def _is_late(self, at: float, settings: HealthSettings) -> bool:
         if not math.isfinite(at):
             raise ValueError("a time is a finite number of seconds")
         return self.probed_at is not None and 0 < self.probed_at - at <= settings.late_within
 
 
-def _start(at: float, reason: Reason) -> Active:
-    return Active(Signal(Health.UNKNOWN, reason, at))
+def _start(at: float, reason: HealthReason) -> ActiveHealth:
+    return ActiveHealth(HealthSignal(Health.UNKNOWN, reason, at))
 
 
-def _move(seen: Active, outcome: Probe, settings: Settings) -> tuple[Health, Reason] | None:
+def _move(state: ActiveHealth, outcome: ProbeOutcome, settings: HealthSettings) -> tuple[Health, HealthReason] | None:
     """The arrows of the diagram; everything else is no transition."""
-    read = seen.recent[-1]
-    match seen.signal.health:
-        case Health.UNKNOWN if read is Probe.FAILURE and settings.first_failures > 1:
-            if seen.streak >= settings.first_failures:
-                return Health.UNHEALTHY, Reason.FAILURES_IN_A_ROW
+    effective_outcome = state.recent[-1]
+    match state.signal.health:
+        case Health.UNKNOWN if effective_outcome is ProbeOutcome.FAILURE and settings.first_failures > 1:
+            if state.streak >= settings.first_failures:
+                return Health.UNHEALTHY, HealthReason.FAILURES_IN_A_ROW
         case Health.UNKNOWN:
-            return _FIRST[read]
-        case Health.HEALTHY if outcome is Probe.DEGRADED:
-            return Health.DEGRADED, Reason.PROBE_DEGRADED
-        case Health.HEALTHY if read is Probe.FAILURE:
-            known = len(seen.recent) == settings.window or not settings.whole_window
-            if known and seen.recent.count(Probe.FAILURE) >= settings.window_failures:
-                return Health.DEGRADED, Reason.FAILURES_IN_WINDOW
-        case Health.DEGRADED if seen.streak >= settings.streak:
-            return _OUT_OF_DEGRADED.get(read)
-        case Health.UNHEALTHY if read is not Probe.FAILURE:
-            return Health.DEGRADED, Reason.ANSWERED_AGAIN
+            return _FIRST[effective_outcome]
+        case Health.HEALTHY if outcome is ProbeOutcome.DEGRADED:
+            return Health.DEGRADED, HealthReason.PROBE_DEGRADED
+        case Health.HEALTHY if effective_outcome is ProbeOutcome.FAILURE:
+            is_window_full = len(state.recent) == settings.window or not settings.whole_window
+            if is_window_full and state.recent.count(ProbeOutcome.FAILURE) >= settings.window_failures:
+                return Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW
+        case Health.DEGRADED if state.streak >= settings.streak:
+            return _OUT_OF_DEGRADED.get(effective_outcome)
+        case Health.UNHEALTHY if effective_outcome is not ProbeOutcome.FAILURE:
+            return Health.DEGRADED, HealthReason.ANSWERED_AGAIN
     return None
 
 
-def _enter(seen: Active, health: Health, reason: Reason, at: float, settings: Settings) -> Active:
-    entered = replace(seen, signal=Signal(health, reason, at))
+def _enter(state: ActiveHealth, health: Health, reason: HealthReason, at: float, settings: HealthSettings) -> ActiveHealth:
+    next_state = replace(state, signal=HealthSignal(health, reason, at))
     if settings.streak_since_entry:
-        entered = replace(entered, streak=0, streak_of=None)
+        next_state = replace(next_state, streak=0, streak_of=None)
     if settings.clear_window and health is Health.HEALTHY:
-        entered = replace(entered, recent=())
-    return entered
+        next_state = replace(next_state, recent=())
+    return next_state
 
 
 _FIRST = {
-    Probe.SUCCESS: (Health.HEALTHY, Reason.PROBE_SUCCEEDED),
-    Probe.DEGRADED: (Health.DEGRADED, Reason.PROBE_DEGRADED),
-    Probe.FAILURE: (Health.UNHEALTHY, Reason.PROBE_FAILED),
+    ProbeOutcome.SUCCESS: (Health.HEALTHY, HealthReason.PROBE_SUCCEEDED),
+    ProbeOutcome.DEGRADED: (Health.DEGRADED, HealthReason.PROBE_DEGRADED),
+    ProbeOutcome.FAILURE: (Health.UNHEALTHY, HealthReason.PROBE_FAILED),
 }
 _OUT_OF_DEGRADED = {
-    Probe.SUCCESS: (Health.HEALTHY, Reason.SUCCESSES_IN_A_ROW),
-    Probe.FAILURE: (Health.UNHEALTHY, Reason.FAILURES_IN_A_ROW),
+    ProbeOutcome.SUCCESS: (Health.HEALTHY, HealthReason.SUCCESSES_IN_A_ROW),
+    ProbeOutcome.FAILURE: (Health.UNHEALTHY, HealthReason.FAILURES_IN_A_ROW),
 }
 
 
@@ -228,13 +228,13 @@ class _Second:
 
 
 @dataclass(slots=True)
-class _Passive:
+class _PassiveHealth:
     """What proxied requests say; it never says Healthy, for the diagram has no arrow for that."""
 
-    settings: Settings
+    settings: HealthSettings
     since: float
     seconds: deque[_Second] = field(default_factory=deque)
-    words: deque[float] = field(default_factory=deque)
+    degraded_response_times: deque[float] = field(default_factory=deque)
     degraded_at: float | None = None
     #: Since when too many requests fail, and when that was last seen.
     failing_since: float = 0.0
@@ -244,26 +244,26 @@ class _Passive:
     successes: int = 0
     readmitted_at: float | None = None
 
-    def told_degraded(self, at: float) -> bool:
+    def record_degraded_response(self, at: float) -> bool:
         """Count one degraded result; whether it completes a word."""
-        self.words.append(at)
-        while len(self.words) > self.settings.proxied_needed:
-            self.words.popleft()
-        complete = len(self.words) == self.settings.proxied_needed
-        if not (complete and abs(at - self.words[0]) <= self.settings.proxied_within):
+        self.degraded_response_times.append(at)
+        while len(self.degraded_response_times) > self.settings.proxied_needed:
+            self.degraded_response_times.popleft()
+        complete = len(self.degraded_response_times) == self.settings.proxied_needed
+        if not (complete and abs(at - self.degraded_response_times[0]) <= self.settings.proxied_within):
             return False
         if self.settings.proxied_stands:
-            if not _holds(self.degraded_at, at, self.settings.declared_for):
+            if not _is_current(self.degraded_at, at, self.settings.declared_for):
                 self.since = at
             self.degraded_at = at
         return True
 
-    def count(self, at: float, *, failed: bool) -> None:
+    def count_request(self, at: float, *, is_failure: bool) -> None:
         """Count one request; what was on its way when a rate was exceeded is not held against what comes after."""
         settings = self.settings
         if settings.failure_rate is None and settings.unhealthy_rate is None:
             return
-        is_out = _holds(self.unhealthy_at, at, settings.reactivate_after)
+        is_out = _is_current(self.unhealthy_at, at, settings.reactivate_after)
         if is_out and self.readmitted_at is None:
             return
         second = int(at)
@@ -273,18 +273,18 @@ class _Passive:
             while abs(second - self.seconds[0].second) >= settings.rate_window:
                 self.seconds.popleft()
         self.seconds[-1].requests += 1
-        self.seconds[-1].failures += failed
-        if failed:
+        self.seconds[-1].failures += is_failure
+        if is_failure:
             self._judge(at)
 
     def _judge(self, at: float) -> None:
         """Degraded by the failure rate first; Unhealthy by its own rate of the requests since then."""
         settings = self.settings
-        requests = sum(one.requests for one in self.seconds)
+        requests = sum(second.requests for second in self.seconds)
         if requests < settings.rate_minimum:
             return
-        share = sum(one.failures for one in self.seconds) / requests
-        is_failing = _holds(self.failing_at, at, settings.reactivate_after)
+        share = sum(second.failures for second in self.seconds) / requests
+        is_failing = _is_current(self.failing_at, at, settings.reactivate_after)
         may_end = is_failing or settings.failure_rate is None
         if may_end and settings.unhealthy_rate is not None and share >= settings.unhealthy_rate:
             self.unhealthy_at = at
@@ -299,39 +299,39 @@ class _Passive:
                 self.seconds.clear()
             self.failing_at = at
 
-    def probed(self, outcome: Probe, at: float) -> None:
+    def record_probe(self, outcome: ProbeOutcome, at: float) -> None:
         """Take in a probe that was sent at `at`: enough successes in a row shorten the time it is out."""
         if self.unhealthy_at is None or at <= self.unhealthy_at:
             return
-        self.successes = self.successes + 1 if outcome is Probe.SUCCESS else 0
+        self.successes = self.successes + 1 if outcome is ProbeOutcome.SUCCESS else 0
         if self.successes >= self.settings.streak and self.readmitted_at is None:
             self.readmitted_at = at
 
-    def forget_words(self) -> None:
+    def forget_degraded_responses(self) -> None:
         """Probes were since answered well in a row: they are the newer evidence."""
         self.degraded_at = None
-        self.words.clear()
+        self.degraded_response_times.clear()
 
-    def signal(self, now: float) -> Signal:
+    def signal(self, now: float) -> HealthSignal:
         lasts = self.settings.reactivate_after
-        if self.unhealthy_at is not None and _holds(self.unhealthy_at, now, lasts):
+        if self.unhealthy_at is not None and _is_current(self.unhealthy_at, now, lasts):
             if self.readmitted_at is not None:
-                return Signal(Health.DEGRADED, Reason.SUCCESSES_IN_A_ROW, self.readmitted_at)
-            return Signal(Health.UNHEALTHY, Reason.FAILURE_RATE, self.unhealthy_at)
-        if _holds(self.failing_at, now, lasts):
-            return Signal(Health.DEGRADED, Reason.FAILURE_RATE, self.failing_since)
-        if _holds(self.degraded_at, now, self.settings.declared_for):
-            return Signal(Health.DEGRADED, Reason.PROXIED_DEGRADED, self.since)
-        return Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, self.since)
+                return HealthSignal(Health.DEGRADED, HealthReason.SUCCESSES_IN_A_ROW, self.readmitted_at)
+            return HealthSignal(Health.UNHEALTHY, HealthReason.FAILURE_RATE, self.unhealthy_at)
+        if _is_current(self.failing_at, now, lasts):
+            return HealthSignal(Health.DEGRADED, HealthReason.FAILURE_RATE, self.failing_since)
+        if _is_current(self.degraded_at, now, self.settings.declared_for):
+            return HealthSignal(Health.DEGRADED, HealthReason.PROXIED_DEGRADED, self.since)
+        return HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, self.since)
 
 
-def _holds(said_at: float | None, now: float, lasts: float) -> bool:
+def _is_current(started_at: float | None, now: float, duration: float) -> bool:
     """Whether something said then still holds; a clock that is set back by more than `lasts` ends it, too."""
-    return said_at is not None and abs(now - said_at) < lasts
+    return started_at is not None and abs(now - started_at) < duration
 
 
 @dataclass(frozen=True, slots=True)
-class Draining:
+class DrainRequest:
     """Someone wants no new sessions there: no matter of health."""
 
     reason: str
@@ -339,17 +339,17 @@ class Draining:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DestinationVerdict:
     """All that is concluded of a destination, and from what."""
 
     #: The worst of the three signals; Unknown ones have no say.
     health: Health
-    reason: Reason
+    reason: HealthReason
     at: float
-    active: Signal
-    passive: Signal
-    declared: Signal
-    draining: Draining | None
+    active: HealthSignal
+    passive: HealthSignal
+    declaration: HealthSignal
+    drain_request: DrainRequest | None
 
 
 _BADNESS = {health: rank for rank, health in enumerate(Health)}
@@ -358,40 +358,40 @@ _BADNESS = {health: rank for rank, health in enumerate(Health)}
 class Destination:
     """One destination, told what was seen of it. One caller at a time."""
 
-    def __init__(self, at: float, settings: Settings = RECOMMENDED) -> None:
+    def __init__(self, at: float, settings: HealthSettings = RECOMMENDED_SETTINGS) -> None:
         self._settings = settings
-        self._draining: Draining | None = None
-        self._active = _start(at, Reason.NOTHING_SEEN)
-        self._passive = _Passive(settings, at)
+        self._drain_request: DrainRequest | None = None
+        self._active = _start(at, HealthReason.NOTHING_SEEN)
+        self._passive = _PassiveHealth(settings, at)
         self._declaration = _Declaration(at, at, 0.0)
 
     @property
-    def active(self) -> Active:
+    def active(self) -> ActiveHealth:
         """Where it is in the diagram."""
         return self._active
 
-    def probed(self, outcome: Probe, at: float) -> None:
+    def record_probe(self, outcome: ProbeOutcome, at: float) -> None:
         """An active probe, sent at `at`, ended."""
         before = self._active
-        self._active = before.probed(outcome, at, self._settings)
+        self._active = before.after_probe(outcome, at, self._settings)
         if self._active is before:
             return  # it came late, and counts nowhere
-        self._passive.probed(outcome, at)
+        self._passive.record_probe(outcome, at)
         if self._active.signal is not before.signal and self._active.signal.health is Health.HEALTHY:
-            self._passive.forget_words()
+            self._passive.forget_degraded_responses()
 
-    def proxied(self, result: Proxied, at: float) -> None:
+    def record_request(self, outcome: RequestOutcome, at: float) -> None:
         """A proxied request ended."""
-        if result is Proxied.DEGRADED and self._passive.told_degraded(at):
-            self._active = self._active.proxied_degraded(at, self._settings)
-        self._passive.count(at, failed=result is Proxied.FAILURE)
+        if outcome is RequestOutcome.DEGRADED and self._passive.record_degraded_response(at):
+            self._active = self._active.after_degraded_response(at, self._settings)
+        self._passive.count_request(at, is_failure=outcome is RequestOutcome.FAILURE)
 
-    def declare_degraded(self, at: float, lasts: float | None = None) -> None:
+    def declare_degraded(self, at: float, duration: float | None = None) -> None:
         """It announced itself as degraded, other than in an answer, for so many seconds; None: `declared_for`."""
-        before = self._declared(at)
+        before = self._declaration_signal(at)
         since = before.at if before.health is Health.DEGRADED else at
-        lasts = self._settings.declared_for if lasts is None else lasts
-        self._declaration = _Declaration(since, at, lasts)
+        duration = self._settings.declared_for if duration is None else duration
+        self._declaration = _Declaration(since, at, duration)
 
     def withdraw(self, at: float) -> None:
         """It takes that back."""
@@ -399,30 +399,30 @@ class Destination:
 
     def drain(self, reason: str, at: float) -> None:
         """An operator wants no new sessions there; the first one's reason stays."""
-        if self._draining is None:
-            self._draining = Draining(reason, at)
+        if self._drain_request is None:
+            self._drain_request = DrainRequest(reason, at)
 
     def undrain(self) -> None:
         """It takes new sessions again."""
-        self._draining = None
+        self._drain_request = None
 
     def reset(self, at: float) -> None:
         """Its address or its probes were changed, or it is probed no more: what was seen says nothing any longer."""
-        self._active = _start(at, Reason.RESET)
-        self._passive = _Passive(self._settings, at)
+        self._active = _start(at, HealthReason.RESET)
+        self._passive = _PassiveHealth(self._settings, at)
         self._declaration = _Declaration(at, at, 0.0)
 
-    def verdict(self, now: float) -> Verdict:
+    def verdict(self, now: float) -> DestinationVerdict:
         """What it is now: the worst signal, the earliest named of equals."""
-        signals = self._active.signal, self._passive.signal(now), self._declared(now)
+        signals = self._active.signal, self._passive.signal(now), self._declaration_signal(now)
         worst = max(signals, key=lambda signal: _BADNESS[signal.health])
-        return Verdict(worst.health, worst.reason, worst.at, *signals, self._draining)
+        return DestinationVerdict(worst.health, worst.reason, worst.at, *signals, self._drain_request)
 
-    def _declared(self, now: float) -> Signal:
-        said = self._declaration
-        if _holds(said.at, now, said.lasts):
-            return Signal(Health.DEGRADED, Reason.DECLARED, said.since)
-        return Signal(Health.UNKNOWN, Reason.NOTHING_SEEN, said.since)
+    def _declaration_signal(self, now: float) -> HealthSignal:
+        declaration = self._declaration
+        if _is_current(declaration.at, now, declaration.duration):
+            return HealthSignal(Health.DEGRADED, HealthReason.DECLARED, declaration.since)
+        return HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, declaration.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,4 +431,4 @@ class _Declaration:
 
     since: float
     at: float
-    lasts: float
+    duration: float

@@ -25,14 +25,14 @@ LONGEST_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class InstanceStatus:
     """What it says, each with a reason; None when it does not say it."""
 
-    degraded: str | None = None
-    draining: str | None = None
+    degraded_reason: str | None = None
+    draining_reason: str | None = None
 
 
-NOTHING = Said()
+EMPTY_STATUS = InstanceStatus()
 
 
 def is_reason(text: str) -> bool:
@@ -40,30 +40,30 @@ def is_reason(text: str) -> bool:
     return len(text) <= LONGEST_REASON and text.isprintable()
 
 
-def headers(said: Said) -> list[tuple[str, str]]:
+def headers(status: InstanceStatus) -> list[tuple[str, str]]:
     """Write it. A header's value is ASCII: what is not is escaped."""
     return [
         (name, _ascii(reason) or "yes")
-        for name, reason in ((DEGRADED_HEADER, said.degraded), (DRAINING_HEADER, said.draining))
+        for name, reason in ((DEGRADED_HEADER, status.degraded_reason), (DRAINING_HEADER, status.draining_reason))
         if reason is not None
     ]
 
 
-def read(pairs: Iterable[tuple[str, str | bytes]]) -> Said:
+def read(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
     """Read it from headers or metadata; somebody else may have written them."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name, value in pairs:
         text = value.decode("latin-1") if isinstance(value, bytes) else value
-        found[name.lower()] = "".join(filter(str.isprintable, text))[:LONGEST_REASON]
-    return Said(found.get(DEGRADED_HEADER), found.get(DRAINING_HEADER))
+        reasons[name.lower()] = "".join(filter(str.isprintable, text))[:LONGEST_REASON]
+    return InstanceStatus(reasons.get(DEGRADED_HEADER), reasons.get(DRAINING_HEADER))
 
 
-def joined(reports: Sequence[Said]) -> Said | None:
+def joined(reports: Sequence[InstanceStatus]) -> InstanceStatus | None:
     """Return what several answers of an instance say together, the first word on each; None without an answer."""
     if not reports:
         return None
-    degraded = next((report.degraded for report in reports if report.degraded is not None), None)
-    return Said(degraded, next((report.draining for report in reports if report.draining is not None), None))
+    degraded = next((report.degraded_reason for report in reports if report.degraded_reason is not None), None)
+    return InstanceStatus(degraded, next((report.draining_reason for report in reports if report.draining_reason is not None), None))
 
 
 def _ascii(reason: str) -> str:

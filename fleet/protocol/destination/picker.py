@@ -16,7 +16,7 @@ from itertools import accumulate, groupby
 from fleet.protocol.destination.health import Health
 
 #: A guard that never acts: no fleet is so large that one destination's fair share is less than this part of all.
-UNGUARDED = 1e9
+NO_GUARD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Settings:
     #: The same of an Unhealthy one: the lower, the more of them are tried at once.
     panic_guard: float = 2.0
     #: The tier of those of which nothing is known: Healthy, Degraded, or Unknown for one of their own after Degraded.
-    unknown_with: Health = Health.DEGRADED
+    unknown_tier: Health = Health.DEGRADED
     #: What of its weight a Degraded one has, above 0 and at most 1: what it lacks goes to the others, Healthy or not.
     degraded_weight: float = 1.0
     #: One that became Healthy comes to its whole weight within this, from `slow_start_from` of it on; 0: at once.
@@ -49,7 +49,7 @@ class Settings:
             raise ValueError("a slow start takes no negative time, and begins above 0")
         if not 0 < self.degraded_weight <= 1:
             raise ValueError("the weight of Degraded ones is a share of their own, above 0 and at most 1")
-        if self.unknown_with is Health.UNHEALTHY:
+        if self.unknown_tier is Health.UNHEALTHY:
             raise ValueError("Unknown ones are usable: their tier is Healthy, Degraded or Unknown")
 
 
@@ -61,7 +61,7 @@ def with_headroom(settings: Settings, headroom: float | None) -> Settings:
 
     Where nobody knows there is no guard: one too low sends requests to the dead that the living could have answered.
     """
-    return replace(settings, guard=UNGUARDED if headroom is None else headroom)
+    return replace(settings, guard=NO_GUARD if headroom is None else headroom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Candidate:
             raise ValueError(f"the weight of {self.name} while Degraded is not above 0 and at most 1")
 
 
-class Why(StrEnum):
+class PickReason(StrEnum):
     """Why that one."""
 
     HEALTHY = auto()
@@ -104,14 +104,14 @@ class Pick:
     """A destination for one request."""
 
     name: str
-    why: Why
+    reason: PickReason
 
 
-_WHY = {
-    Health.HEALTHY: Why.HEALTHY,
-    Health.DEGRADED: Why.DEGRADED,
-    Health.UNKNOWN: Why.UNKNOWN,
-    Health.UNHEALTHY: Why.PANIC,
+_REASONS = {
+    Health.HEALTHY: PickReason.HEALTHY,
+    Health.DEGRADED: PickReason.DEGRADED,
+    Health.UNKNOWN: PickReason.UNKNOWN,
+    Health.UNHEALTHY: PickReason.PANIC,
 }
 
 
@@ -119,12 +119,12 @@ class Picker:
     """Answers which destination is next, by shares that stay until what is known changes."""
 
     def __init__(self, candidates: Iterable[Candidate], now: float, settings: Settings = DEFAULTS) -> None:
-        known = tuple(candidates)
-        self._kept = {one.name for one in known if one.health is not Health.UNHEALTHY}
-        shares = [(one, share) for one, share in _shares(_Fleet(known, now, settings)) if share > 0]
-        self._picks = [Pick(one.name, _WHY[one.health]) for one, _ in shares]
+        candidate_list = tuple(candidates)
+        self._usable_names = {candidate.name for candidate in candidate_list if candidate.health is not Health.UNHEALTHY}
+        shares = [(candidate, share) for candidate, share in _shares(_Fleet(candidate_list, now, settings)) if share > 0]
+        self._picks = [Pick(candidate.name, _REASONS[candidate.health]) for candidate, _ in shares]
         self._edges = list(accumulate(share for _, share in shares))
-        self.shares: Mapping[str, float] = {one.name: share for one, share in shares}
+        self.shares: Mapping[str, float] = {candidate.name: share for candidate, share in shares}
 
     def pick(self, chance: float, without: Collection[str] = ()) -> Pick | None:
         """A destination for a request without a session, none of `without`; None: no other takes new ones."""
@@ -139,54 +139,54 @@ class Picker:
 
     def keep(self, name: str, chance: float) -> Pick | None:
         """The destination of a session, be it Degraded or Draining; another one if that is Unhealthy or gone."""
-        return Pick(name, Why.AFFINITY) if name in self._kept else self.pick(chance)
+        return Pick(name, PickReason.AFFINITY) if name in self._usable_names else self.pick(chance)
 
 
 class _Fleet:
     """The candidates that take new requests, in tiers, with what each may take of all requests."""
 
-    def __init__(self, known: Sequence[Candidate], now: float, settings: Settings) -> None:
-        takers = [one for one in known if not one.draining]
+    def __init__(self, candidates: Sequence[Candidate], now: float, settings: Settings) -> None:
+        available = [candidate for candidate in candidates if not candidate.draining]
         self.settings = settings
-        total = sum(one.weight for one in takers)
-        self.takers = takers
+        total = sum(candidate.weight for candidate in available)
+        self.available = available
         #: What of the whole fleet's capacity each brings in.
-        self.capacity = {one.name: _ramped(one, now, settings) / total for one in takers}
-        if len(self.capacity) != len(takers):
+        self.capacity = {candidate.name: _effective_weight(candidate, now, settings) / total for candidate in available}
+        if len(self.capacity) != len(available):
             raise ValueError("two candidates have the same name")
         ranks = [Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]
-        usable = [[one for one in takers if _tier(one, settings) is rank] for rank in ranks]
+        usable = [[candidate for candidate in available if _tier(candidate, settings) is rank] for rank in ranks]
         self.tiers = [tier for tier in usable if tier]
         self.healthy = len(usable[0])
 
-    def of(self, tier: Iterable[Candidate]) -> float:
+    def capacity_of(self, tier: Iterable[Candidate]) -> float:
         """The capacity of a tier."""
-        return sum(self.capacity[one.name] for one in tier)
+        return sum(self.capacity[candidate.name] for candidate in tier)
 
     def panic(self) -> Iterator[list[Candidate]]:
         """The Unhealthy ones, those first that were seen well last."""
-        lost = [one for one in self.takers if one.health is Health.UNHEALTHY]
-        lost.sort(key=_recency, reverse=True)
-        for _, alike in groupby(lost, key=_recency):
+        unhealthy = [candidate for candidate in self.available if candidate.health is Health.UNHEALTHY]
+        unhealthy.sort(key=_recency, reverse=True)
+        for _, alike in groupby(unhealthy, key=_recency):
             yield list(alike)
 
 
-def _tier(one: Candidate, settings: Settings) -> Health:
-    return settings.unknown_with if one.health is Health.UNKNOWN else one.health
+def _tier(candidate: Candidate, settings: Settings) -> Health:
+    return settings.unknown_tier if candidate.health is Health.UNKNOWN else candidate.health
 
 
-def _recency(one: Candidate) -> float:
-    return float("-inf") if one.succeeded_at is None else one.succeeded_at
+def _recency(candidate: Candidate) -> float:
+    return float("-inf") if candidate.succeeded_at is None else candidate.succeeded_at
 
 
-def _ramped(one: Candidate, now: float, settings: Settings) -> float:
+def _effective_weight(candidate: Candidate, now: float, settings: Settings) -> float:
     """Its weight, less while it is Degraded, or starts slowly."""
-    if one.health is Health.DEGRADED:
-        return one.weight * (settings.degraded_weight if one.degraded_weight is None else one.degraded_weight)
-    if one.health is not Health.HEALTHY or one.healthy_since is None or settings.slow_start == 0:
-        return one.weight
-    done = max(0.0, now - one.healthy_since) / settings.slow_start
-    return one.weight * min(1.0, max(settings.slow_start_from, done))
+    if candidate.health is Health.DEGRADED:
+        return candidate.weight * (settings.degraded_weight if candidate.degraded_weight is None else candidate.degraded_weight)
+    if candidate.health is not Health.HEALTHY or candidate.healthy_since is None or settings.slow_start == 0:
+        return candidate.weight
+    progress = max(0.0, now - candidate.healthy_since) / settings.slow_start
+    return candidate.weight * min(1.0, max(settings.slow_start_from, progress))
 
 
 def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
@@ -200,31 +200,31 @@ def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
     """
     settings = fleet.settings
     # A tier's destinations have the same load for their capacity: the guard of one is the guard of its tier.
-    groups = [(tier, settings.guard * fleet.of(tier)) for tier in fleet.tiers]
-    shares = [min(share, most) for share, (_, most) in zip(_spilt(fleet), groups, strict=True)]
-    panic = [(tier, settings.panic_guard * fleet.of(tier)) for tier in fleet.panic()]
+    groups = [(tier, settings.guard * fleet.capacity_of(tier)) for tier in fleet.tiers]
+    shares = [min(share, most) for share, (_, most) in zip(_tier_shares(fleet), groups, strict=True)]
+    panic = [(tier, settings.panic_guard * fleet.capacity_of(tier)) for tier in fleet.panic()]
     groups += panic
     shares += [0.0] * len(panic)
-    left = 1 - sum(shares)
+    remaining_share = 1 - sum(shares)
     for number, (_, most) in enumerate(groups):
-        more = max(0.0, min(left, most - shares[number]))
+        more = max(0.0, min(remaining_share, most - shares[number]))
         shares[number] += more
-        left -= more
-    given = sum(shares)
+        remaining_share -= more
+    total_share = sum(shares)
     for (tier, _), share in zip(groups, shares, strict=True):
-        for one in tier:
-            yield one, share / given * fleet.capacity[one.name] / fleet.of(tier)
+        for candidate in tier:
+            yield candidate, share / total_share * fleet.capacity[candidate.name] / fleet.capacity_of(tier)
 
 
-def _spilt(fleet: _Fleet) -> list[float]:
+def _tier_shares(fleet: _Fleet) -> list[float]:
     """Steps 1 and 2: Envoy's shares of the tiers."""
-    settings, left = fleet.settings, 1.0
-    taken = []
+    settings, remaining_share = fleet.settings, 1.0
+    shares = []
     for tier in fleet.tiers:
-        share = min(left, settings.overprovisioning * fleet.of(tier))
+        share = min(remaining_share, settings.overprovisioning * fleet.capacity_of(tier))
         if tier is fleet.tiers[0] and fleet.healthy:
             share = min(share, fleet.healthy / settings.min_healthy)
-        taken.append(share)
-        left -= share
-    given = sum(taken)
-    return [share / given for share in taken]
+        shares.append(share)
+        remaining_share -= share
+    total_share = sum(shares)
+    return [share / total_share for share in shares]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fleet.protocol.destination.health import Active, Health, Probe
+from fleet.protocol.destination.health import ActiveHealth, Health, ProbeOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Settings:
 DEFAULTS = Settings()
 
 
-def is_open(active: Active) -> bool:
+def is_open(active: ActiveHealth) -> bool:
     """Tell whether the next few probes may decide.
 
     Nothing is concluded yet; or a probe of a Healthy one failed, and that is not forgotten; or it is Degraded and did
@@ -57,14 +57,14 @@ def is_open(active: Active) -> bool:
         case Health.UNKNOWN:
             return True
         case Health.HEALTHY:
-            return Probe.FAILURE in active.recent
+            return ProbeOutcome.FAILURE in active.recent
         case Health.DEGRADED:
-            return not active.recent or active.recent[-1] is not Probe.DEGRADED
+            return not active.recent or active.recent[-1] is not ProbeOutcome.DEGRADED
         case Health.UNHEALTHY:
             return False
 
 
-def interval(active: Active, settings: Settings = DEFAULTS) -> float:
+def interval(active: ActiveHealth, settings: Settings = DEFAULTS) -> float:
     """The interval now, before the jitter."""
     if is_open(active):
         return settings.fast_interval
@@ -77,14 +77,14 @@ def first_at(now: float, chance: float, settings: Settings = DEFAULTS) -> float:
 
 
 def next_at(
-    active: Active, started_at: float, ended_at: float, chance: float, settings: Settings = DEFAULTS
+    active: ActiveHealth, started_at: float, ended_at: float, chance: float, settings: Settings = DEFAULTS
 ) -> float:
     """When to probe next, after the probe that began and ended then; never before that one ended."""
-    return max(started_at + _jittered(interval(active, settings), chance, settings), ended_at)
+    return max(started_at + _add_jitter(interval(active, settings), chance, settings), ended_at)
 
 
-def hastened(
-    due_at: float, active: Active, started_at: float, chance: float, settings: Settings = DEFAULTS
+def sooner_at(
+    due_at: float, active: ActiveHealth, started_at: float, chance: float, settings: Settings = DEFAULTS
 ) -> float:
     """When to probe instead of at `due_at`, now that something else was seen of it, such as a failed request.
 
@@ -93,8 +93,8 @@ def hastened(
     """
     if active.signal.health is Health.UNHEALTHY:
         return due_at
-    return min(due_at, started_at + _jittered(settings.fast_interval, chance, settings))
+    return min(due_at, started_at + _add_jitter(settings.fast_interval, chance, settings))
 
 
-def _jittered(wait: float, chance: float, settings: Settings) -> float:
+def _add_jitter(wait: float, chance: float, settings: Settings) -> float:
     return wait * (1 + settings.jitter * (2 * chance - 1))

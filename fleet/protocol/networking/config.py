@@ -42,7 +42,7 @@ class Strategy(StrEnum):
     PROXY_PEERING = "proxy_peering"
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What a field holds."""
 
     DURATION = auto()
@@ -53,12 +53,12 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ConfigField:
     """One field of the spec."""
 
     #: Its key in YAML and JSON, with a dot inside `tunnel_strategy`.
     key: str
-    kind: Kind
+    kind: FieldKind
     help: str
     #: Seconds for durations, characters for text. 0 is always allowed where `zero` says what it means.
     lowest: float = 0.0
@@ -74,85 +74,85 @@ class Field:
 
 #: In the order in which they are shown. `CHOICE`s are in the order of their numbers on the wire.
 FIELDS = (
-    Field("client_idle_timeout", Kind.DURATION, "Ends idle sessions.", 1.0, 30 * _DAY, zero="never"),
-    Field("idle_timeout_message", Kind.TEXT, "Shown to whoever was idle for too long.", highest=1024),
-    Field("web_idle_timeout", Kind.DURATION, "Ends idle web sessions.", 1.0, 30 * _DAY, zero="never"),
-    Field("keep_alive_interval", Kind.DURATION, "Between pings on a tunnel.", 1.0, _HOUR, zero="5m"),
-    Field(
+    ConfigField("client_idle_timeout", FieldKind.DURATION, "Ends idle sessions.", 1.0, 30 * _DAY, zero="never"),
+    ConfigField("idle_timeout_message", FieldKind.TEXT, "Shown to whoever was idle for too long.", highest=1024),
+    ConfigField("web_idle_timeout", FieldKind.DURATION, "Ends idle web sessions.", 1.0, 30 * _DAY, zero="never"),
+    ConfigField("keep_alive_interval", FieldKind.DURATION, "Between pings on a tunnel.", 1.0, _HOUR, zero="5m"),
+    ConfigField(
         "keep_alive_count_max",
-        Kind.INTEGER,
+        FieldKind.INTEGER,
         "Unanswered pings after which a peer is taken for dead.",
         1,
         100,
         zero="3",
     ),
-    Field(
+    ConfigField(
         "session_control_timeout",
-        Kind.DURATION,
+        FieldKind.DURATION,
         "Lease of a session's control.",
         1.0,
         _DAY,
         zero="the default",
     ),
-    Field(
+    ConfigField(
         "proxy_listener_mode",
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "Whether proxies listen on one port or several.",
         choices=("separate", "multiplex"),
     ),
-    Field(
+    ConfigField(
         "routing_strategy",
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "What to do when several agents match.",
         choices=("unambiguous_match", "most_recent"),
     ),
-    Field(
+    ConfigField(
         "tunnel_strategy.type",
-        Kind.CHOICE,
+        FieldKind.CHOICE,
         "How many tunnels agents want.",
         choices=tuple(map(str, Strategy)),
     ),
-    Field(
+    ConfigField(
         "tunnel_strategy.agent_connection_count",
-        Kind.INTEGER,
+        FieldKind.INTEGER,
         "Tunnels each agent wants; with proxy_peering only.",
         1,
         100,
         zero="1",
     ),
-    Field(
-        "proxy_ping_interval", Kind.DURATION, "Between pings of proxied connections.", 1.0, _HOUR, zero="off"
+    ConfigField(
+        "proxy_ping_interval", FieldKind.DURATION, "Between pings of proxied connections.", 1.0, _HOUR, zero="off"
     ),
-    Field("assist_command_execution_workers", Kind.INTEGER, "Of Assist, which is gone.", 1, 1000, zero="off"),
-    Field("case_insensitive_routing", Kind.SWITCH, "Names of hosts match in any case."),
-    Field(
+    ConfigField("assist_command_execution_workers", FieldKind.INTEGER, "Of Assist, which is gone.", 1, 1000, zero="off"),
+    ConfigField("case_insensitive_routing", FieldKind.SWITCH, "Names of hosts match in any case."),
+    ConfigField(
         "ssh_dial_timeout",
-        Kind.DURATION,
+        FieldKind.DURATION,
         "How long a dial to a host may take.",
         1.0,
         10 * _MINUTE,
         zero="30s",
     ),
-    Field("graceful_tunnel_closing", Kind.SWITCH, "Agents close tunnels they need no more (RFD 226)."),
-    Field(
+    ConfigField("graceful_tunnel_closing", FieldKind.SWITCH, "Agents close tunnels they need no more (RFD 226)."),
+    ConfigField(
         "tunnel_closing_wait_min",
-        Kind.DURATION,
+        FieldKind.DURATION,
         "Shortest wait before a tunnel is closed.",
         1.0,
         _DAY,
         zero="30m",
     ),
-    Field(
+    ConfigField(
         "tunnel_closing_wait_max",
-        Kind.DURATION,
+        FieldKind.DURATION,
         "Longest wait before a tunnel is closed.",
         1.0,
         _DAY,
         zero="60m",
     ),
-    Field(
+    ConfigField(
         "tunnel_disconnect_threshold",
-        Kind.DURATION,
+        FieldKind.DURATION,
         "Selects upstream's rule of closing, and is its wait.",
         1.0,
         _DAY,
@@ -160,7 +160,7 @@ FIELDS = (
     ),
 )
 
-Value = float | int | str | bool
+FieldValue = float | int | str | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,10 @@ class NetworkingConfig:
     tunnel_closing_wait_max: float = 0.0
     tunnel_disconnect_threshold: float = 0.0
 
-    def value(self, field: Field) -> Value:
+    def value_of(self, field: ConfigField) -> FieldValue:
         """What a field holds."""
-        found: Value = getattr(self, field.name)
-        return found
+        field_value: FieldValue = getattr(self, field.name)
+        return field_value
 
     @property
     def connection_count(self) -> int:
@@ -207,7 +207,7 @@ class NetworkingConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class NetworkingResource:
     """The config with what is said about it."""
 
     config: NetworkingConfig
@@ -223,7 +223,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldProblem:
     """What is wrong with one field."""
 
     key: str
@@ -237,7 +237,7 @@ class Problem:
 class NetworkingConfigError(ValueError):
     """A config that cannot be used; `problems` names each field."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[FieldProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(map(str, self.problems)))
 
@@ -262,116 +262,116 @@ def check(config: NetworkingConfig, base: NetworkingConfig | None = None) -> Non
 
     With `base` only what was changed is judged: the rest is for whoever stored it to know.
     """
-    judged = [field for field in FIELDS if base is None or config.value(field) != base.value(field)]
-    found = [problem for field in judged for problem in _problems(field, config.value(field))]
-    if judged and not found:
-        found = list(_contradictions(config))
-    if found:
-        raise NetworkingConfigError(found)
+    fields_to_check = [field for field in FIELDS if base is None or config.value_of(field) != base.value_of(field)]
+    problems = [problem for field in fields_to_check for problem in _problems(field, config.value_of(field))]
+    if fields_to_check and not problems:
+        problems = list(_contradictions(config))
+    if problems:
+        raise NetworkingConfigError(problems)
 
 
-def parse_value(field: Field, text: str) -> Value:
+def parse_value(field: ConfigField, text: str) -> FieldValue:
     """Read a value as a person writes it. Raises NetworkingConfigError for what is none of its kind."""
     try:
-        if field.kind is Kind.DURATION:
+        if field.kind is FieldKind.DURATION:
             return durations.parse(text)
-        if field.kind is Kind.INTEGER:
+        if field.kind is FieldKind.INTEGER:
             return int(text)
     except durations.DurationError as error:
-        raise NetworkingConfigError([Problem(field.key, str(error))]) from None
+        raise NetworkingConfigError([FieldProblem(field.key, str(error))]) from None
     except ValueError:
-        raise NetworkingConfigError([Problem(field.key, f"{text!r} is not a whole number")]) from None
-    if field.kind is Kind.SWITCH:
+        raise NetworkingConfigError([FieldProblem(field.key, f"{text!r} is not a whole number")]) from None
+    if field.kind is FieldKind.SWITCH:
         if text.lower() not in {"true", "false"}:
-            raise NetworkingConfigError([Problem(field.key, f"{text!r} is neither true nor false")])
+            raise NetworkingConfigError([FieldProblem(field.key, f"{text!r} is neither true nor false")])
         return text.lower() == "true"
     return text
 
 
-def format_value(field: Field, value: Value) -> Value:
+def format_value(field: ConfigField, value: FieldValue) -> FieldValue:
     """A value as YAML and JSON show it: durations as Go writes them."""
-    return durations.format_seconds(float(value)) if field.kind is Kind.DURATION else value
+    return durations.format_seconds(float(value)) if field.kind is FieldKind.DURATION else value
 
 
-def field_of(key: str) -> Field:
+def field_of(key: str) -> ConfigField:
     """The field of a key; the last part of a dotted key is enough where it is unique. Raises NetworkingConfigError."""
     for field in FIELDS:
         if key in {field.key, field.name}:
             return field
     raise NetworkingConfigError(
-        [Problem(key, "no such field; there are: " + ", ".join(f.key for f in FIELDS))]
+        [FieldProblem(key, "no such field; there are: " + ", ".join(f.key for f in FIELDS))]
     )
 
 
-def changed(config: NetworkingConfig, values: Mapping[str, str]) -> NetworkingConfig:
+def set_fields(config: NetworkingConfig, texts: Mapping[str, str]) -> NetworkingConfig:
     """The config with fields set by key, as a person writes them. Raises NetworkingConfigError.
 
     Choosing agent_mesh forgets the number of tunnels, which has no meaning there.
     """
-    wanted: dict[str, Value] = {}
-    for key, text in values.items():
+    changes: dict[str, FieldValue] = {}
+    for key, text in texts.items():
         field = field_of(key)
-        wanted[field.name] = parse_value(field, text)
-    if wanted.get("tunnel_strategy") == Strategy.AGENT_MESH:
-        wanted.setdefault("agent_connection_count", 0)
+        changes[field.name] = parse_value(field, text)
+    if changes.get("tunnel_strategy") == Strategy.AGENT_MESH:
+        changes.setdefault("agent_connection_count", 0)
     # mypy cannot see that names and types belong together: parse_value gave each its kind.
-    return replace(config, **wanted)  # type: ignore[arg-type]
+    return replace(config, **changes)  # type: ignore[arg-type]
 
 
-def differences(before: NetworkingConfig, after: NetworkingConfig) -> tuple[tuple[Field, Value, Value], ...]:
+def differences(before: NetworkingConfig, after: NetworkingConfig) -> tuple[tuple[ConfigField, FieldValue, FieldValue], ...]:
     """Each field that differs, with both values."""
     return tuple(
-        (field, before.value(field), after.value(field))
+        (field, before.value_of(field), after.value_of(field))
         for field in FIELDS
-        if before.value(field) != after.value(field)
+        if before.value_of(field) != after.value_of(field)
     )
 
 
-def rebased(
-    base: NetworkingConfig, mine: NetworkingConfig, theirs: NetworkingConfig
-) -> tuple[NetworkingConfig, tuple[Field, ...]]:
+def rebase(
+    base: NetworkingConfig, own_config: NetworkingConfig, stored_config: NetworkingConfig
+) -> tuple[NetworkingConfig, tuple[ConfigField, ...]]:
     """What I changed of `base`, done to `theirs`; and the fields that both of us changed, differently."""
-    wanted = {field.name: value for field, _, value in differences(base, mine)}
-    clashing = tuple(
-        field for field, _, value in differences(base, theirs) if wanted.get(field.name, value) != value
+    changes = {field.name: value for field, _, value in differences(base, own_config)}
+    conflicts = tuple(
+        field for field, _, value in differences(base, stored_config) if changes.get(field.name, value) != value
     )
-    return replace(theirs, **wanted), clashing  # type: ignore[arg-type] # names and types are of one table
+    return replace(stored_config, **changes), conflicts  # type: ignore[arg-type] # names and types are of one table
 
 
-def reset_refused(origin: str) -> str:
+def reset_refusal(origin: str) -> str:
     """Why a config of that origin cannot be reset; empty when it can."""
     if origin == Origin.CONFIG_FILE:
         return "the networking config comes from the auths' file: change it there and restart them"
     return ""
 
 
-def _problems(field: Field, value: Value) -> Iterable[Problem]:
-    if field.kind is Kind.CHOICE:
+def _problems(field: ConfigField, value: FieldValue) -> Iterable[FieldProblem]:
+    if field.kind is FieldKind.CHOICE:
         empty = field.name == "tunnel_strategy" and value == ""
         if value not in field.choices and not empty:
-            yield Problem(field.key, f"{value!r} is none of: {', '.join(field.choices)}")
-    elif field.kind is Kind.TEXT:
+            yield FieldProblem(field.key, f"{value!r} is none of: {', '.join(field.choices)}")
+    elif field.kind is FieldKind.TEXT:
         if len(str(value)) > field.highest:
-            yield Problem(field.key, f"longer than {field.highest:.0f} characters")
+            yield FieldProblem(field.key, f"longer than {field.highest:.0f} characters")
         if any(ord(letter) < 32 and letter != "\n" for letter in str(value)):
-            yield Problem(field.key, "holds control characters")
-    elif field.kind is not Kind.SWITCH and value != 0 and not field.lowest <= float(value) <= field.highest:
-        lowest, highest, shown = (format_value(field, x) for x in (field.lowest, field.highest, value))
-        if field.kind is Kind.INTEGER:
+            yield FieldProblem(field.key, "holds control characters")
+    elif field.kind is not FieldKind.SWITCH and value != 0 and not field.lowest <= float(value) <= field.highest:
+        lowest, highest, text = (format_value(field, x) for x in (field.lowest, field.highest, value))
+        if field.kind is FieldKind.INTEGER:
             lowest, highest = int(field.lowest), int(field.highest)
-        yield Problem(field.key, f"{shown} is not within {lowest} to {highest} (0: {field.zero})")
+        yield FieldProblem(field.key, f"{text} is not within {lowest} to {highest} (0: {field.zero})")
 
 
-def _contradictions(config: NetworkingConfig) -> Iterable[Problem]:
+def _contradictions(config: NetworkingConfig) -> Iterable[FieldProblem]:
     if config.tunnel_strategy != Strategy.PROXY_PEERING and config.agent_connection_count:
-        yield Problem(
+        yield FieldProblem(
             "tunnel_strategy.agent_connection_count", f"has no meaning without {Strategy.PROXY_PEERING}"
         )
     low, high = config.closing_wait
     if low > high:
-        yield Problem(
+        yield FieldProblem(
             "tunnel_closing_wait_max",
             f"{durations.format_seconds(high)} is below the shortest wait, {durations.format_seconds(low)}",
         )
     if config.graceful_tunnel_closing and config.tunnel_disconnect_threshold:
-        yield Problem("tunnel_disconnect_threshold", "excludes graceful_tunnel_closing: choose one rule")
+        yield FieldProblem("tunnel_disconnect_threshold", "excludes graceful_tunnel_closing: choose one rule")

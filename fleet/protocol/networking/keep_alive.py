@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 
-class Liveness(Enum):
+class TunnelLiveness(Enum):
     """What silence makes of a tunnel."""
 
     LIVE = auto()
@@ -37,17 +37,17 @@ class KeepAlive:
         """Silence after which a proxy closes a tunnel, seconds: three times the threshold, as Teleport."""
         return 3 * self.timeout
 
-    def towards(self, interval: float) -> KeepAlive:
+    def for_peer(self, interval: float) -> KeepAlive:
         """What to expect of a peer that pings every `interval` seconds: the longer of both, within an hour."""
         interval = min(interval, _LONGEST_INTERVAL)
         return self if interval <= self.interval else replace(self, interval=interval)
 
-    def liveness(self, heard_at: float, now: float) -> Liveness:
+    def liveness(self, last_seen_at: float, now: float) -> TunnelLiveness:
         """What silence since `heard_at` makes of a tunnel, as the proxy sees it."""
-        silence = now - heard_at
+        silence = now - last_seen_at
         if silence > self.close_after:
-            return Liveness.DEAD
-        return Liveness.OFFLINE if silence > self.timeout else Liveness.LIVE
+            return TunnelLiveness.DEAD
+        return TunnelLiveness.OFFLINE if silence > self.timeout else TunnelLiveness.LIVE
 
 
 #: As the networking config has it: an agent that says more would be live for ever.

@@ -23,7 +23,7 @@ HTTP_CLOSE_VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
 FILE_NAME = "policies.env"
 
 
-class Kind(StrEnum):
+class PolicyValueKind(StrEnum):
     """How a value is written."""
 
     JSON = "json"
@@ -50,13 +50,13 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class EnvPolicy:
     """One variable."""
 
     name: str
     #: "auth" or "proxy": who reads it.
     role: str
-    kind: Kind
+    kind: PolicyValueKind
     label: str
     help: str
     #: What holds when nobody says anything, as people would write it; empty for "never" or "none".
@@ -67,51 +67,51 @@ class Policy:
     at_connect: bool = False
 
 
-POLICIES: tuple[Policy, ...] = (
-    Policy(
-        service_config.RFD_VARIABLE, "auth", Kind.JSON, "Clients' load balancing (RFD 226)",
+POLICIES: tuple[EnvPolicy, ...] = (
+    EnvPolicy(
+        service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Clients' load balancing (RFD 226)",
         "Whether agents leave a sick auth by themselves. JSON, wrapped in grpc_client_lb_policy.", "",
         read=service_config.from_environment, at_connect=True,
     ),
-    Policy(
-        service_config.UPSTREAM_VARIABLE, "auth", Kind.JSON, "Clients' load balancing (Teleport)",
+    EnvPolicy(
+        service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Clients' load balancing (Teleport)",
         "The same as bare JSON, as Teleport has it. If both are set they must say the same.", "",
         read=service_config.from_environment, at_connect=True,
     ),
-    Policy(
-        announce.AUTH_TTL_VARIABLE, "auth", Kind.DURATION, "Announce TTL of auths",
+    EnvPolicy(
+        announce.AUTH_TTL_VARIABLE, "auth", PolicyValueKind.DURATION, "Announce TTL of auths",
         "How long an auth's resource lives after a heartbeat; heartbeats come at about half of it.", "10m",
         read=partial(announce.ttl_from, variable=announce.AUTH_TTL_VARIABLE),
     ),
-    Policy(
-        HTTP_CLOSE_VARIABLE, "auth", Kind.SWITCH, "Close HTTP connections while unhealthy",
+    EnvPolicy(
+        HTTP_CLOSE_VARIABLE, "auth", PolicyValueKind.SWITCH, "Close HTTP connections while unhealthy",
         "An unhealthy auth ends HTTP connections after each response, so that clients go elsewhere.", "false",
         read=partial(switches.switch_from, variable=HTTP_CLOSE_VARIABLE, default=False),
     ),
-    Policy(
-        announce.PROXY_TTL_VARIABLE, "proxy", Kind.DURATION, "Announce TTL of proxies",
+    EnvPolicy(
+        announce.PROXY_TTL_VARIABLE, "proxy", PolicyValueKind.DURATION, "Announce TTL of proxies",
         "How long a proxy's resource lives after a heartbeat. Agents are told it, and expire proxies by it.", "10m",
         read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
-    Policy(
-        reconnect_schedule.VARIABLE, "proxy", Kind.DURATION, "Periodic tunnel reconnects",
+    EnvPolicy(
+        reconnect_schedule.VARIABLE, "proxy", PolicyValueKind.DURATION, "Periodic tunnel reconnects",
         "Each tunnel is advised to reconnect elsewhere after this and up to half as long again. Unset: never.", "",
         read=reconnect_schedule.interval_from,
     ),
-    Policy(
-        discovery.COMPACT_VARIABLE, "proxy", Kind.SWITCH, "Compact discovery",
+    EnvPolicy(
+        discovery.COMPACT_VARIABLE, "proxy", PolicyValueKind.SWITCH, "Compact discovery",
         "Tell agents which proxies heartbeated, instead of sending the list of all proxies again and again.", "true",
         read=partial(switches.switch_from, variable=discovery.COMPACT_VARIABLE, default=True),
     ),
 )  # fmt: skip
-BY_NAME: Mapping[str, Policy] = {policy.name: policy for policy in POLICIES}
+BY_NAME: Mapping[str, EnvPolicy] = {policy.name: policy for policy in POLICIES}
 ROLES = ("auth", "proxy")
 #: As people say it.
 PLURALS = {"auth": "auths", "proxy": "proxies"}
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class PolicyValue:
     """What a node has of one policy."""
 
     name: str
@@ -120,7 +120,7 @@ class Value:
     source: Source
 
 
-def of_role(role: str) -> tuple[Policy, ...]:
+def of_role(role: str) -> tuple[EnvPolicy, ...]:
     """The policies that instances of a role read."""
     return tuple(policy for policy in POLICIES if policy.role == role)
 
@@ -133,10 +133,10 @@ def clean(name: str, text: str) -> str:
     text = text.strip()
     if not text:
         raise PolicyError(name, "is empty: leave it out to unset it")
-    if policy.kind is Kind.JSON:
-        found = policy_json.problems(name, text)
-        if found:
-            raise PolicyError(name, "; ".join(found))
+    if policy.kind is PolicyValueKind.JSON:
+        problems = policy_json.problems(name, text)
+        if problems:
+            raise PolicyError(name, "; ".join(problems))
         return policy_json.canonical(text)
     if not text.isprintable():
         raise PolicyError(name, "holds characters that cannot be printed")
@@ -150,66 +150,66 @@ def clean(name: str, text: str) -> str:
 
 def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[PolicyError, ...]]:
     """The values of one role as they are kept, and all that is wrong with them, each by its name."""
-    kept: dict[str, str] = {}
-    wrong: list[PolicyError] = []
+    clean_values: dict[str, str] = {}
+    errors: list[PolicyError] = []
     for name, text in values.items():
         try:
-            kept[name] = clean(name, text)
+            clean_values[name] = clean(name, text)
         except PolicyError as error:
-            wrong.append(error)
+            errors.append(error)
             continue
         if BY_NAME[name].role != role:
-            wrong.append(PolicyError(name, f"is read by {BY_NAME[name].role} servers, not by {role}"))
+            errors.append(PolicyError(name, f"is read by {BY_NAME[name].role} servers, not by {role}"))
     try:
-        service_config.from_environment(kept)
+        service_config.from_environment(clean_values)
     except ServiceConfigError as error:
-        wrong.append(PolicyError(service_config.UPSTREAM_VARIABLE, str(error)))
-    return kept, tuple(wrong)
+        errors.append(PolicyError(service_config.UPSTREAM_VARIABLE, str(error)))
+    return clean_values, tuple(errors)
 
 
-def same(name: str, one: str, other: str) -> bool:
+def is_same_value(name: str, text: str, other_text: str) -> bool:
     """Whether two values mean the same: `60s` and `1m`, or JSON laid out otherwise; unset means the default."""
-    return _meaning(name, one) == _meaning(name, other)
+    return _comparable_value(name, text) == _comparable_value(name, other_text)
 
 
-def effective(
+def effective_values(
     role: str, environment: Mapping[str, str], file: Mapping[str, str], flags: Mapping[str, str]
-) -> tuple[Value, ...]:
+) -> tuple[PolicyValue, ...]:
     """What an instance of a role runs with, one value for each of its policies."""
-    found = []
+    policy_values = []
     for policy in of_role(role):
-        for source, values in (
+        for source, texts in (
             (Source.FLAG, flags),
             (Source.FILE, file),
             (Source.ENVIRONMENT, environment),
         ):
-            if values.get(policy.name):
-                found.append(Value(policy.name, values[policy.name], source))
+            if texts.get(policy.name):
+                policy_values.append(PolicyValue(policy.name, texts[policy.name], source))
                 break
         else:
-            found.append(Value(policy.name, policy.default, Source.DEFAULT))
-    return tuple(found)
+            policy_values.append(PolicyValue(policy.name, policy.default, Source.DEFAULT))
+    return tuple(policy_values)
 
 
-def merged(environment: Mapping[str, str], values: tuple[Value, ...]) -> dict[str, str]:
+def merge_environment(environment: Mapping[str, str], values: tuple[PolicyValue, ...]) -> dict[str, str]:
     """The environment as a node is to read it: with what is effective, and without what is default."""
-    result = {name: text for name, text in environment.items() if name not in BY_NAME}
-    result |= {value.name: value.text for value in values if value.source is not Source.DEFAULT}
-    return result
+    environment_values = {name: text for name, text in environment.items() if name not in BY_NAME}
+    environment_values |= {value.name: value.text for value in values if value.source is not Source.DEFAULT}
+    return environment_values
 
 
 def parse_file(text: str) -> dict[str, str]:
     """Read `policies.env`: NAME=value a line, `#` begins a comment line. Raises PolicyError, naming the line."""
-    found: dict[str, str] = {}
+    policy_texts: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, value = line.partition("=")
         name = name.strip()
-        if not equals or name in found:
+        if not equals or name in policy_texts:
             raise PolicyError(name or "?", f"line {number} is no NAME=value, or the second of its name")
-        found[name] = clean(name, value)
-    return found
+        policy_texts[name] = clean(name, value)
+    return policy_texts
 
 
 def format_file(values: Mapping[str, str]) -> str:
@@ -218,15 +218,15 @@ def format_file(values: Mapping[str, str]) -> str:
     return head + "".join(f"{name}={values[name]}\n" for name in sorted(values))
 
 
-def revision(values: Mapping[str, str]) -> str:
+def revision_of(values: Mapping[str, str]) -> str:
     """A name for exactly these values."""
     return hashlib.sha256(format_file(values).encode()).hexdigest()[:16]
 
 
-def _meaning(name: str, text: str) -> object:
+def _comparable_value(name: str, text: str) -> object:
     text = text or BY_NAME[name].default
     if not text:
-        return service_config.ServiceConfig() if BY_NAME[name].kind is Kind.JSON else None
+        return service_config.ServiceConfig() if BY_NAME[name].kind is PolicyValueKind.JSON else None
     try:
         return _read(name, text)
     except ValueError:

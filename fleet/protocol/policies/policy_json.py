@@ -17,7 +17,7 @@ from fleet.protocol.recovery.service_config import (
     RFD_VARIABLE,
     UPSTREAM_VARIABLE,
     Dialect,
-    Mode,
+    PickHealthyMode,
     ServiceConfig,
     ServiceConfigError,
 )
@@ -35,7 +35,7 @@ _RFD, _TELEPORT = "RFD 226", "Teleport"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DialectPreview:
     """What agents that read one dialect make of the answer of GetServiceConfig."""
 
     dialect: str
@@ -46,14 +46,14 @@ class Told:
     @property
     def sentence(self) -> str:
         """What such an agent will do."""
-        if self.config.mode is Mode.PICK_FIRST:
-            return f"keeps its connection while it lives; {self._in_pick_first}"
+        if self.config.mode is PickHealthyMode.PICK_FIRST:
+            return f"keeps its connection while it lives; {self._pick_first_sentence}"
         if not self.config.health_check:
             return "would leave a sick auth, but is not told to ask about health: it stays until the connection breaks"
-        return f"asks about health{self._of_service} and leaves a sick auth for another one by itself"
+        return f"asks about health{self._service_phrase} and leaves a sick auth for another one by itself"
 
     @property
-    def _in_pick_first(self) -> str:
+    def _pick_first_sentence(self) -> str:
         if not self.config.health_check:
             return "does not ask about health"
         if self.dialect == _TELEPORT:
@@ -61,7 +61,7 @@ class Told:
         return "the health check has no effect in mode pick_first, and it stays with a sick auth"
 
     @property
-    def _of_service(self) -> str:
+    def _service_phrase(self) -> str:
         service = self.config.health_service
         if not service:
             return ""
@@ -80,9 +80,9 @@ def problems(name: str, text: str) -> tuple[str, ...]:
         document = json.loads(service_config.without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
         return (f"is not JSON: {error}",)
-    found = tuple(_top(document, "")) if name == UPSTREAM_VARIABLE else tuple(_wrapped(document))
-    if found:
-        return found
+    sentences = tuple(_document_problems(document, "")) if name == UPSTREAM_VARIABLE else tuple(_wrapper_problems(document))
+    if sentences:
+        return sentences
     try:
         service_config.from_environment({name: text})
     except ServiceConfigError as error:
@@ -95,7 +95,7 @@ def warnings(config: ServiceConfig) -> tuple[str, ...]:
     service = config.health_service
     if service is None:
         return ()
-    if config.mode is Mode.PICK_FIRST:
+    if config.mode is PickHealthyMode.PICK_FIRST:
         return ("In mode pick_first the health check has no effect: agents stay with a sick auth.",)
     if service not in HEALTH_SERVICES:
         names = ", ".join(repr(name) for name in HEALTH_SERVICES)
@@ -109,15 +109,15 @@ def canonical(text: str) -> str:
     return json.dumps(json.loads(service_config.without_trailing_commas(text)), ensure_ascii=False)
 
 
-def preview(config: ServiceConfig) -> tuple[Told, ...]:
+def preview(config: ServiceConfig) -> tuple[DialectPreview, ...]:
     """What agents of each dialect receive; each is decoded from the very bytes that an auth answers."""
-    answer = service_config.encode(config)
+    response = service_config.encode(config)
     rfd = service_config.decode(service_config.encode(config, Dialect.RFD))
     upstream = service_config.decode(service_config.encode(config, Dialect.UPSTREAM))
-    assert service_config.decode(answer) == config, "an answer says what it was made from"
+    assert service_config.decode(response) == config, "an answer says what it was made from"
     return (
-        Told(_RFD, document(rfd, RFD_VARIABLE), rfd),
-        Told(_TELEPORT, document(upstream, UPSTREAM_VARIABLE), upstream),
+        DialectPreview(_RFD, document(rfd, RFD_VARIABLE), rfd),
+        DialectPreview(_TELEPORT, document(upstream, UPSTREAM_VARIABLE), upstream),
     )
 
 
@@ -130,73 +130,73 @@ def document(config: ServiceConfig, name: str) -> str:
     return json.dumps({WRAPPER: body} if name == RFD_VARIABLE else body, indent=2, ensure_ascii=False)
 
 
-def _wrapped(document: object) -> Iterator[str]:
+def _wrapper_problems(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
         yield "is not a JSON object"
         return
-    yield from _unknown(document, {WRAPPER: WRAPPER}, "")
+    yield from _unknown_field_problems(document, {WRAPPER: WRAPPER}, "")
     if WRAPPER not in document:
         yield f"has no {WRAPPER!r} at its top"
     else:
-        yield from _top(document[WRAPPER], f"{WRAPPER}")
+        yield from _document_problems(document[WRAPPER], f"{WRAPPER}")
 
 
-def _top(document: object, at: str) -> Iterator[str]:
+def _document_problems(document: object, at: str) -> Iterator[str]:
     if not isinstance(document, dict):
         yield f"{at}: is not a JSON object" if at else "is not a JSON object"
         return
-    yield from _unknown(document, _TOP, at)
+    yield from _unknown_field_problems(document, _TOP, at)
     entries = _get(document, "loadBalancingConfig", _TOP)
-    here = _join(at, "loadBalancingConfig")
+    path = _join(at, "loadBalancingConfig")
     if entries is None:
-        yield f"{here}: is missing; agents would be told pick_first"
+        yield f"{path}: is missing; agents would be told pick_first"
     elif not isinstance(entries, list) or not entries:
-        yield f"{here}: is not a list with a policy in it"
+        yield f"{path}: is not a list with a policy in it"
     else:
         for number, entry in enumerate(entries):
-            yield from _entry(entry, f"{here}[{number}]")
+            yield from _entry_problems(entry, f"{path}[{number}]")
     check = _get(document, "healthCheckConfig", _TOP)
     if check is not None:
-        yield from _check(check, _join(at, "healthCheckConfig"))
+        yield from _check_problems(check, _join(at, "healthCheckConfig"))
 
 
-def _entry(entry: object, at: str) -> Iterator[str]:
+def _entry_problems(entry: object, at: str) -> Iterator[str]:
     if not isinstance(entry, dict) or len(entry) != 1:
         yield f"{at}: is not an object with one policy"
         return
-    yield from _unknown(entry, _POLICY, at)
+    yield from _unknown_field_problems(entry, _POLICY, at)
     policy = _get(entry, "teleport_pick_healthy", _POLICY)
-    here = _join(at, "teleport_pick_healthy")
+    path = _join(at, "teleport_pick_healthy")
     if policy is None:
         return
     if not isinstance(policy, dict):
-        yield f"{here}: is not a JSON object"
+        yield f"{path}: is not a JSON object"
         return
-    yield from _unknown(policy, {"mode": "mode"}, here)
+    yield from _unknown_field_problems(policy, {"mode": "mode"}, path)
     mode = policy.get("mode")
     if not isinstance(mode, str) or mode not in _MODES:
-        yield f"{here}.mode: {json.dumps(mode)} is neither 'pick_first' nor 'reconnect'"
+        yield f"{path}.mode: {json.dumps(mode)} is neither 'pick_first' nor 'reconnect'"
 
 
-def _check(check: object, at: str) -> Iterator[str]:
+def _check_problems(check: object, at: str) -> Iterator[str]:
     if not isinstance(check, dict):
         yield f"{at}: is not a JSON object"
         return
-    yield from _unknown(check, _CHECK, at)
+    yield from _unknown_field_problems(check, _CHECK, at)
     service = _get(check, "serviceName", _CHECK)
     if service is not None and not isinstance(service, str):
         yield f"{_join(at, 'serviceName')}: is not a string"
 
 
-def _unknown(document: Mapping[str, object], known: Mapping[str, str], at: str) -> Iterator[str]:
-    names = {*known, *known.values()}
+def _unknown_field_problems(document: Mapping[str, object], field_names: Mapping[str, str], at: str) -> Iterator[str]:
+    names = {*field_names, *field_names.values()}
     for key in document:
         if key not in names:
-            yield f"{_join(at, key)}: there is no such field; there are: {', '.join(known)}"
+            yield f"{_join(at, key)}: there is no such field; there are: {', '.join(field_names)}"
 
 
-def _get(document: Mapping[str, object], key: str, known: Mapping[str, str]) -> object:
-    return document.get(key, document.get(known[key]))
+def _get(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:
+    return document.get(key, document.get(field_names[key]))
 
 
 def _join(at: str, key: str) -> str:

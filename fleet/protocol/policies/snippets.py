@@ -11,8 +11,8 @@ def systemd(role: str, values: Mapping[str, str]) -> str:
     """A drop-in of the unit: `%` and `\\` mean something there."""
     lines = [f"# /etc/systemd/system/teleport-{role}.service.d/policies.conf", "[Service]"]
     for name, value in sorted(values.items()):
-        escaped = f"{name}={value}".replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-        lines.append(f'Environment="{escaped}"')
+        assignment = f"{name}={value}".replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+        lines.append(f'Environment="{assignment}"')
     return "\n".join([*lines, f"# then: systemctl daemon-reload && systemctl restart teleport-{role}"])
 
 

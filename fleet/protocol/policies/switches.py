@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_WORDS = {
+_SWITCH_TEXTS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
@@ -19,6 +19,6 @@ def switch_from(environment: Mapping[str, str], variable: str, *, default: bool)
     text = environment.get(variable, "")
     if not text:
         return default
-    if text not in _WORDS:
+    if text not in _SWITCH_TEXTS:
         raise SwitchError(f"{variable}={text!r} is not a switch: use true or false")
-    return _WORDS[text]
+    return _SWITCH_TEXTS[text]

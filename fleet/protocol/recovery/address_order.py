@@ -18,28 +18,28 @@ class AddressOrder:
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         """`addresses` in the order of the first connection."""
-        self._untried = list(addresses)
+        self._unused_addresses = list(addresses)
         #: Addresses that a connection began with, the latest last.
-        self._tried: list[Address] = []
+        self._used_addresses: list[Address] = []
 
     @property
-    def is_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether there was a first connection."""
-        return bool(self._tried)
+        return bool(self._used_addresses)
 
-    def first(self) -> list[Address]:
+    def first_order(self) -> list[Address]:
         """Return the order of the first connection, as it was given; of a later one, that of `following`, unmixed."""
-        return self.following(lambda addresses: None)
+        return self.next_order(lambda addresses: None)
 
-    def following(self, shuffle: Shuffle) -> list[Address]:
+    def next_order(self, shuffle: Shuffle) -> list[Address]:
         """Return the order of a connection that is to go elsewhere.
 
         1. Addresses that no connection began with, mixed: clients of one server do not all go to the same next one.
         2. The others, the one that was left last at the end.
         """
-        shuffle(self._untried)
-        order = [*self._untried, *self._tried]
+        shuffle(self._unused_addresses)
+        order = [*self._unused_addresses, *self._used_addresses]
         front = order[0]
-        self._untried = [address for address in self._untried if address != front]
-        self._tried = [*(address for address in self._tried if address != front), front]
+        self._unused_addresses = [address for address in self._unused_addresses if address != front]
+        self._used_addresses = [*(address for address in self._used_addresses if address != front), front]
         return order

@@ -73,7 +73,7 @@ def schedule(ttl: float, chance: float) -> Schedule:
     )
 
 
-class State(IntEnum):
+class ComponentState(IntEnum):
     """State of a component or of the process; the values are Teleport's metric `process_state`."""
 
     OK = 0
@@ -86,49 +86,49 @@ class State(IntEnum):
 class Component:
     """One thing that heartbeats."""
 
-    state: State = State.STARTING
+    state: ComponentState = ComponentState.STARTING
     #: When it began to recover; meaningless in other states.
     recovering_since: float = 0.0
 
 
 def after_failure(component: Component) -> Component:
     """A heartbeat failed: degraded, from any state."""
-    return component if component.state is State.DEGRADED else Component(State.DEGRADED)
+    return component if component.state is ComponentState.DEGRADED else Component(ComponentState.DEGRADED)
 
 
 def after_success(component: Component, now: float, tick: float) -> Component:
     """A heartbeat succeeded: starting is over; a degraded component recovers by a second success."""
-    if component.state is State.DEGRADED:
-        return Component(State.RECOVERING, now)
-    if component.state is State.RECOVERING and now - component.recovering_since <= 2 * tick:
+    if component.state is ComponentState.DEGRADED:
+        return Component(ComponentState.RECOVERING, now)
+    if component.state is ComponentState.RECOVERING and now - component.recovering_since <= 2 * tick:
         return component
-    return Component(State.OK)
+    return Component(ComponentState.OK)
 
 
-def process_state(components: Iterable[Component]) -> State:
+def process_state(components: Iterable[Component]) -> ComponentState:
     """What the components make of the process: the worst of degraded and recovering, ok only if all are."""
     states = {component.state for component in components}
-    if State.DEGRADED in states:
-        return State.DEGRADED
-    if State.RECOVERING in states:
-        return State.RECOVERING
-    return State.OK if states == {State.OK} else State.STARTING
+    if ComponentState.DEGRADED in states:
+        return ComponentState.DEGRADED
+    if ComponentState.RECOVERING in states:
+        return ComponentState.RECOVERING
+    return ComponentState.OK if states == {ComponentState.OK} else ComponentState.STARTING
 
 
 #: `/readyz`: Teleport's codes and sentences.
 _READYZ = {
-    State.OK: (200, "ok"),
-    State.RECOVERING: (400, "teleport is recovering from a degraded state, check logs for details"),
-    State.DEGRADED: (503, "teleport is in a degraded state, check logs for details"),
-    State.STARTING: (400, "teleport is starting and hasn't joined the cluster yet"),
+    ComponentState.OK: (200, "ok"),
+    ComponentState.RECOVERING: (400, "teleport is recovering from a degraded state, check logs for details"),
+    ComponentState.DEGRADED: (503, "teleport is in a degraded state, check logs for details"),
+    ComponentState.STARTING: (400, "teleport is starting and hasn't joined the cluster yet"),
 }
 
 
-def readyz(state: State) -> tuple[int, str]:
+def readyz(state: ComponentState) -> tuple[int, str]:
     """The HTTP code of `/readyz` and the `status` of its JSON body."""
     return _READYZ[state]
 
 
-def is_serving(state: State) -> bool:
+def is_serving(state: ComponentState) -> bool:
     """Whether gRPC health says SERVING: only when all is well."""
-    return state is State.OK
+    return state is ComponentState.OK

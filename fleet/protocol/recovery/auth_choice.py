@@ -32,7 +32,7 @@ def most_requests(ttl: float) -> int:
 
 
 @dataclass(slots=True)
-class _Past:
+class _AuthHistory:
     """What came of the requests to one auth."""
 
     failures: int = 0
@@ -44,7 +44,7 @@ class AuthChoice:
     """The addresses of auths, with what came of the requests to each. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
-        self._pasts: dict[str, _Past] = {}
+        self._histories: dict[str, _AuthHistory] = {}
         #: The auth that took the last heartbeat, and holds the connection; None: the next one chooses anew.
         self.current: str | None = None
 
@@ -53,11 +53,11 @@ class AuthChoice:
 
         Without any, those known before stay: an auth that expired from the list may still be the only one there is.
         """
-        known = tuple(dict.fromkeys(addresses))
-        if not known:
+        new_addresses = tuple(dict.fromkeys(addresses))
+        if not new_addresses:
             return
-        self._pasts = {address: self._pasts.get(address, _Past()) for address in known}
-        if self.current not in self._pasts:
+        self._histories = {address: self._histories.get(address, _AuthHistory()) for address in new_addresses}
+        if self.current not in self._histories:
             self.current = None
 
     def attempts(self, now: float, chance: Callable[[], float], most: int) -> tuple[str, ...]:
@@ -74,31 +74,31 @@ class AuthChoice:
         The auth that has the connection comes first. Then come the others at random, so that proxies spread, and last
         those that failed lately, the one whose time is over first: no doubt may become an outage.
         """
-        drawn = {address: chance() for address in self._pasts}
+        chances = {address: chance() for address in self._histories}
 
         def rank(address: str) -> tuple[bool, float, float]:
-            avoided = max(self._pasts[address].avoided_until - now, 0.0)
-            return address != self.current, avoided, drawn[address]
+            backoff_left = max(self._histories[address].avoided_until - now, 0.0)
+            return address != self.current, backoff_left, chances[address]
 
-        return tuple(sorted(self._pasts, key=rank))
+        return tuple(sorted(self._histories, key=rank))
 
-    def succeeded(self, address: str, now: float, chance: float, *, closes: bool) -> None:
+    def record_success(self, address: str, now: float, chance: float, *, is_closing: bool) -> None:
         """Record that an auth took a heartbeat; `closes`: it ended the connection, because it is unhealthy."""
-        past = self._pasts[address]
-        if closes:
-            self._avoid(past, now, chance)
+        history = self._histories[address]
+        if is_closing:
+            self._avoid(history, now, chance)
             self.current = None
         else:
-            self._pasts[address] = _Past()
+            self._histories[address] = _AuthHistory()
             self.current = address
 
-    def failed(self, address: str, now: float, chance: float) -> None:
+    def record_failure(self, address: str, now: float, chance: float) -> None:
         """Record that an auth did not take a heartbeat."""
-        self._avoid(self._pasts[address], now, chance)
+        self._avoid(self._histories[address], now, chance)
         if self.current == address:
             self.current = None
 
     @staticmethod
-    def _avoid(past: _Past, now: float, chance: float) -> None:
-        past.failures += 1
-        past.avoided_until = now + _BACKOFF.wait(past.failures, chance)
+    def _avoid(history: _AuthHistory, now: float, chance: float) -> None:
+        history.failures += 1
+        history.avoided_until = now + _BACKOFF.wait(history.failures, chance)

@@ -20,7 +20,7 @@ _MOST_LED_BACK = 12
 _LED_BACK = "the connection led back to the auth that is to be left"
 
 
-class Outcome(StrEnum):
+class AuthMoveOutcome(StrEnum):
     """What came of the advice."""
 
     MOVED = "moved"
@@ -45,18 +45,18 @@ def trial_count(addresses: int) -> int:
     return min(max(addresses, _LEAST_TRIALS), _MOST_TRIALS)
 
 
-def is_worth_another(problems: Sequence[str], addresses: int) -> bool:
+def should_try_again(problems: Sequence[str], addresses: int) -> bool:
     """Return whether the agent tries once more after trials with these problems."""
     led_back = sum(problem == _LED_BACK for problem in problems)
     return led_back < _MOST_LED_BACK and len(problems) - led_back < trial_count(addresses)
 
 
-def is_elsewhere(connected_to: str, leave: str) -> bool:
+def is_on_another_auth(connected_to: str, leave: str) -> bool:
     """Return whether an agent is not connected to the auth that it is to leave; an unknown auth may be that one."""
     return bool(leave and connected_to) and connected_to != leave
 
 
-def why_unfit(trial: Trial, leave: str) -> str:
+def unfit_reason(trial: Trial, leave: str) -> str:
     """Return why an agent does not go over to the auth of a trial; empty when it does."""
     if trial.problem:
         return trial.problem

@@ -73,7 +73,7 @@ class DiscoveryRequest:
 
     proxies: tuple[DiscoveredProxy, ...]
     #: Why entries were skipped, one sentence for each.
-    skipped: tuple[str, ...] = ()
+    skip_reasons: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
@@ -112,13 +112,13 @@ def decode(request: bytes) -> DiscoveryRequest:
         return DiscoveryRequest(())  # Go writes a nil slice as null
     if not isinstance(entries, list):
         raise DiscoveryError("the discovery request has no list 'proxies'")
-    proxies, skipped = [], []
+    proxies, skip_reasons = [], []
     for entry in entries:
         try:
             proxies.append(_proxy(entry))
         except DiscoveryError as error:
-            skipped.append(str(error))
-    return DiscoveryRequest(tuple(proxies), tuple(skipped))
+            skip_reasons.append(str(error))
+    return DiscoveryRequest(tuple(proxies), tuple(skip_reasons))
 
 
 def _proxy(entry: object) -> DiscoveredProxy:
@@ -135,20 +135,20 @@ def _proxy(entry: object) -> DiscoveredProxy:
     return DiscoveredProxy(
         name=name,
         group=group,
-        generation=_whole(entry, "ggen", _HIGHEST_GENERATION),
-        ttl=durations.from_nanoseconds(_whole(entry, "ttl", _LONGEST_TTL)),
+        generation=_read_whole_number(entry, "ggen", _HIGHEST_GENERATION),
+        ttl=durations.from_nanoseconds(_read_whole_number(entry, "ttl", _LONGEST_TTL)),
         draining=draining,
-        announce_ttl=durations.from_nanoseconds(_whole(entry, "announce_ttl", _LONGEST_TTL)),
+        announce_ttl=durations.from_nanoseconds(_read_whole_number(entry, "announce_ttl", _LONGEST_TTL)),
     )
 
 
-def _whole(entry: dict[str, object], key: str, highest: int) -> int:
-    value = entry.get(key, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
+def _read_whole_number(entry: dict[str, object], key: str, highest: int) -> int:
+    number = entry.get(key, 0)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= highest:
         raise DiscoveryError(
             f"{key!r} of a proxy of the discovery request is no whole number up to {highest}"
         )
-    return value
+    return number
 
 
 def generation_of(label: str) -> int:
@@ -196,7 +196,7 @@ def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ProxyEntry:
     proxy: ProxyResource
     #: The version at which its resource last changed.
     version: int
@@ -212,7 +212,7 @@ class Publisher:
         self.ttl = ttl
         self.compact = compact
         self.version = 0
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _ProxyEntry] = {}
 
     def observe(self, proxies: Iterable[ProxyResource], now: float) -> bool:
         """Take the full list of the backend; return whether there is something to tell.
@@ -221,21 +221,21 @@ class Publisher:
         heartbeats wait for the ticker, as a full list for each of them is what makes short TTLs dear.
         """
         version = self.version + 1
-        known: dict[str, _Known] = {}
-        news = False
+        entries: dict[str, _ProxyEntry] = {}
+        has_news = False
         for proxy in proxies:
-            old = self._known.get(proxy.name)
+            old = self._entries.get(proxy.name)
             if old is not None and old.proxy == proxy:
-                known[proxy.name] = old
+                entries[proxy.name] = old
                 continue
             is_heartbeat = old is None or old.proxy.expires_at != proxy.expires_at
-            known[proxy.name] = _Known(proxy, version, now if old is None or is_heartbeat else old.beat_at)
-            news = news or self.compact or old is None or _place(old.proxy) != _place(proxy)
-        gone = self._known.keys() - known.keys()
-        self._known = known
-        if news or gone:
+            entries[proxy.name] = _ProxyEntry(proxy, version, now if old is None or is_heartbeat else old.beat_at)
+            has_news = has_news or self.compact or old is None or _place(old.proxy) != _place(proxy)
+        removed_names = self._entries.keys() - entries.keys()
+        self._entries = entries
+        if has_news or removed_names:
             self.version = version
-        return news or (bool(gone) and not self.compact)
+        return has_news or (bool(removed_names) and not self.compact)
 
     @property
     def full_interval(self) -> float:
@@ -244,34 +244,34 @@ class Publisher:
 
     def full(self, now: float) -> tuple[DiscoveredProxy, ...]:
         """Every proxy that heartbeated within our TTL or its own, as seen here, with what remains of that."""
-        lifetimes = ((entry.proxy, self._remaining(entry, now)) for entry in self._known.values())
-        return tuple(self._discovered(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
+        lifetimes = ((entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values())
+        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
-    def changed(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
+    def changed_since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
         """What a subscriber that has read `version` must be sent now; the full list unless compact."""
         if not self.compact:
             return self.full(now)
         lifetimes = (
-            (entry.proxy, self.ttl if self._is_news(entry, now) else self._remaining(entry, now))
-            for entry in self._known.values()
+            (entry.proxy, self.ttl if self._is_news(entry, now) else self._remaining_ttl(entry, now))
+            for entry in self._entries.values()
             if entry.version > version
         )
-        return tuple(self._discovered(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
+        return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
-    def _is_news(self, entry: _Known, now: float) -> bool:
+    def _is_news(self, entry: _ProxyEntry, now: float) -> bool:
         return now - entry.beat_at <= _NEWS_TTLS * self.ttl
 
-    def _remaining(self, entry: _Known, now: float) -> float:
+    def _remaining_ttl(self, entry: _ProxyEntry, now: float) -> float:
         """What is left of a proxy's lifetime, at most our TTL; not above 0 when it is over.
 
         While TTLs are mixed, one that heartbeats seldom must be told of to agents that come between two of its own.
         """
         grain = _GRAIN_TTLS * self.ttl
         age = math.ceil((now - entry.beat_at) / grain) * grain
-        remaining = max(self.ttl, entry.proxy.ttl) - age
-        return min(self.ttl, remaining) if remaining >= grain / 2 else 0.0
+        remaining_ttl = max(self.ttl, entry.proxy.ttl) - age
+        return min(self.ttl, remaining_ttl) if remaining_ttl >= grain / 2 else 0.0
 
-    def _discovered(self, proxy: ProxyResource, ttl: float) -> DiscoveredProxy:
+    def _discovered_proxy(self, proxy: ProxyResource, ttl: float) -> DiscoveredProxy:
         announce_ttl = self.ttl if ttl < self.ttl else 0.0
         return DiscoveredProxy(proxy.name, proxy.group, proxy.generation, ttl, proxy.draining, announce_ttl)
 
@@ -296,6 +296,6 @@ class Subscriber:
         elif self._version == publisher.version:
             return ()
         else:
-            proxies = publisher.changed(self._version, now)
+            proxies = publisher.changed_since(self._version, now)
         self._version = publisher.version
         return proxies

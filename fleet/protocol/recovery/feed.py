@@ -15,7 +15,7 @@ _TOMBSTONES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class FeedPage(Generic[T]):
     """One answer of a feed."""
 
     epoch: str
@@ -25,11 +25,11 @@ class Page(Generic[T]):
     full: bool
     #: There is more now: ask again at once.
     more: bool
-    changed: tuple[T, ...]
-    removed: tuple[str, ...]
+    updates: tuple[T, ...]
+    removed_keys: tuple[str, ...]
 
 
-class Feed(Generic[T]):
+class RevisionFeed(Generic[T]):
     """The list and its log of changes. One epoch is one life of it."""
 
     def __init__(self, epoch: str, *, tombstones: int = _TOMBSTONES) -> None:
@@ -47,8 +47,8 @@ class Feed(Generic[T]):
 
     def get(self, key: str) -> T | None:
         """The value of a key; None when it has none."""
-        found = self._live.get(key)
-        return None if found is None else found[1]
+        entry = self._live.get(key)
+        return None if entry is None else entry[1]
 
     def put(self, key: str, value: T) -> None:
         """Add or change a key."""
@@ -67,7 +67,7 @@ class Feed(Generic[T]):
             oldest = next(iter(self._dead))
             self._floor = self._dead.pop(oldest)
 
-    def since(self, epoch: str, revision: int, limit: int) -> Page[T]:
+    def since(self, epoch: str, revision: int, limit: int) -> FeedPage[T]:
         """At most `limit` changes after `revision`; the full list for another epoch or a forgotten revision."""
         full = epoch != self.epoch or revision < self._floor or revision > self.revision
         start = 0 if full else revision
@@ -79,30 +79,30 @@ class Feed(Generic[T]):
             changes += [(at, key, None) for key, at in self._removed_after(start)]
         changes.sort(key=lambda change: change[0])
         more = len(changes) > limit
-        kept = changes[:limit]
-        return Page(
+        page = changes[:limit]
+        return FeedPage(
             epoch=self.epoch,
-            revision=kept[-1][0] if more else self.revision,
+            revision=page[-1][0] if more else self.revision,
             full=full,
             more=more,
-            changed=tuple(value for _, _, value in kept if value is not None),
-            removed=tuple(key for _, key, value in kept if value is None),
+            updates=tuple(value for _, _, value in page if value is not None),
+            removed_keys=tuple(key for _, key, value in page if value is None),
         )
 
     def _after(self, revision: int) -> list[tuple[str, tuple[int, T]]]:
-        found = []
+        entries = []
         for key in reversed(self._live):
             entry = self._live[key]
             if entry[0] <= revision:
                 break
-            found.append((key, entry))
-        return found
+            entries.append((key, entry))
+        return entries
 
     def _removed_after(self, revision: int) -> list[tuple[str, int]]:
-        found = []
+        removals = []
         for key in reversed(self._dead):
             at = self._dead[key]
             if at <= revision:
                 break
-            found.append((key, at))
-        return found
+            removals.append((key, at))
+        return removals

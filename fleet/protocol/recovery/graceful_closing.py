@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.protocol.networking.config import DEFAULT_CLOSING_WAIT, NetworkingConfig
-from fleet.protocol.recovery.tracker import Snapshot
+from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 _GOLDEN_RATIO = 0.618033988749895
 
 
-class Reason(StrEnum):
+class ClosingReason(StrEnum):
     """Why a tunnel is closed."""
 
     #: Its proxy is expired, and the tunnels wanted stand without it.
@@ -41,7 +41,7 @@ class LiveTunnel:
     #: Smoothed round-trip time, seconds; None before it was measured.
     rtt: float | None = None
     #: When its proxy was last heard of.
-    heard_at: float = math.inf
+    last_seen_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class ClosingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class ClosingDecision:
     """A tunnel to drain and close now."""
 
     proxy: str
-    reason: Reason
+    reason: ClosingReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class GracefulClosing:
         #: The wait of each surplus tunnel, by proxy: drawn once, when the tunnel became surplus.
         self._waits: dict[str, _Wait] = {}
         #: Since when an answer on the other tunnels is waited for; None while nothing is about to be closed.
-        self.asked_at: float | None = None
-        self._seen: frozenset[str] = frozenset()
+        self.pings_requested_at: float | None = None
+        self._connected_proxies: frozenset[str] = frozenset()
         self._connectivity_changed_at: float | None = None
 
     def set_policy(self, policy: ClosingPolicy) -> None:
@@ -109,12 +109,12 @@ class GracefulClosing:
             self._forget()
 
     def decide(
-        self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float, chance: float
-    ) -> Closing | None:
+        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
+    ) -> ClosingDecision | None:
         """The one tunnel to drain now; None almost always."""
-        seen = frozenset(tunnel.proxy for tunnel in tunnels)
-        if seen != self._seen:
-            self._seen, self._connectivity_changed_at = seen, now
+        connected_proxies = frozenset(tunnel.proxy for tunnel in tunnels)
+        if connected_proxies != self._connected_proxies:
+            self._connected_proxies, self._connectivity_changed_at = connected_proxies, now
         if not self.policy.active or len(tunnels) < 2:
             self._forget()
             return None
@@ -123,45 +123,45 @@ class GracefulClosing:
         return self._graceful(tunnels, snapshot, now, chance)
 
     def _graceful(
-        self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float, chance: float
-    ) -> Closing | None:
+        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
+    ) -> ClosingDecision | None:
         closable = closable_by_rfd(tunnels, snapshot)
         candidates = [tunnel for tunnel in tunnels if not tunnel.draining and tunnel.proxy in closable]
         self._draw(candidates, closable, snapshot, now, chance)
         ripe = [tunnel for tunnel in candidates if self._is_ripe(tunnel, now)]
         if not ripe:
-            self.asked_at = None
+            self.pings_requested_at = None
             return None
         due = first_by_rfd(ripe, closable)
-        if closable[due.proxy] is Reason.EXPIRED:
-            chosen = due
+        if closable[due.proxy] is ClosingReason.EXPIRED:
+            selected = due
         else:
             # One is too many: who goes is decided now, by the users there are now.
-            chosen = first_by_rfd(
-                [one for one in candidates if closable[one.proxy] is Reason.EXCESS], closable
+            selected = first_by_rfd(
+                [candidate for candidate in candidates if closable[candidate.proxy] is ClosingReason.EXCESS], closable
             )
-        if not self._answered(chosen, tunnels, snapshot, now):
+        if not self._are_others_live(selected, tunnels, snapshot, now):
             return None
-        self._spend(due.proxy, chosen.proxy)
-        return Closing(chosen.proxy, closable[chosen.proxy])
+        self._spend_wait(due.proxy, selected.proxy)
+        return ClosingDecision(selected.proxy, closable[selected.proxy])
 
     def _draw(
         self,
         candidates: Collection[LiveTunnel],
-        closable: Mapping[str, Reason],
-        snapshot: Snapshot,
+        closable: Mapping[str, ClosingReason],
+        snapshot: TrackerSnapshot,
         now: float,
         chance: float,
     ) -> None:
         """Draw the wait of each tunnel that became surplus now, and forget those of tunnels that are no more."""
-        expired = [tunnel.proxy for tunnel in candidates if closable[tunnel.proxy] is Reason.EXPIRED]
+        expired_proxies = [tunnel.proxy for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXPIRED]
         # Of tunnels to desired proxies as many are surplus as are too many: first those that were so the longest.
         excess = sorted(
-            (tunnel for tunnel in candidates if closable[tunnel.proxy] is Reason.EXCESS),
+            (tunnel for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXCESS),
             key=lambda tunnel: (self._surplus_since(tunnel.proxy), *_order(tunnel, closable)),
         )
         too_many = excess[: max(len(excess) - snapshot.connection_count, 0)]
-        surplus = [*expired, *(tunnel.proxy for tunnel in too_many)]
+        surplus = [*expired_proxies, *(tunnel.proxy for tunnel in too_many)]
         low, high = self.policy.wait
         fresh = [proxy for proxy in surplus if proxy not in self._waits]
         for number, proxy in enumerate(fresh):
@@ -178,48 +178,48 @@ class GracefulClosing:
         wait = self._waits.get(tunnel.proxy)
         return wait is not None and wait.is_over(now)
 
-    def _spend(self, due: str, chosen: str) -> None:
+    def _spend_wait(self, due_proxy: str, selected_proxy: str) -> None:
         """Use up the wait that is over; where another tunnel goes for it, that one's own wait is left to `due`."""
-        own_wait = self._waits.pop(chosen, None)
-        if due != chosen:
-            del self._waits[due]
+        own_wait = self._waits.pop(selected_proxy, None)
+        if due_proxy != selected_proxy:
+            del self._waits[due_proxy]
             if own_wait is not None:
-                self._waits[due] = own_wait
+                self._waits[due_proxy] = own_wait
 
-    def _answered(
-        self, chosen: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float
+    def _are_others_live(
+        self, selected: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float
     ) -> bool:
         """Whether the others are known to work, and are enough; if that is not known yet, begin to ask."""
-        if self.asked_at is None:
-            self.asked_at = now
-        asked_at = self.asked_at
-        heard = [one for one in tunnels if one.proxy == chosen.proxy or one.heard_at > asked_at]
-        if chosen.proxy not in closable_by_rfd(heard, snapshot):
+        if self.pings_requested_at is None:
+            self.pings_requested_at = now
+        requested_at = self.pings_requested_at
+        live_tunnels = [tunnel for tunnel in tunnels if tunnel.proxy == selected.proxy or tunnel.last_seen_at > requested_at]
+        if selected.proxy not in closable_by_rfd(live_tunnels, snapshot):
             return False
-        self.asked_at = None
+        self.pings_requested_at = None
         return True
 
     def _forget(self) -> None:
         self._waits.clear()
-        self.asked_at = None
+        self.pings_requested_at = None
 
-    def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: Snapshot, now: float) -> Closing | None:
+    def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float) -> ClosingDecision | None:
         live = [tunnel for tunnel in tunnels if not tunnel.draining]
-        desired = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired]
-        wanted = snapshot.connection_count
-        if wanted <= 0 or len(desired) <= wanted:
+        desired_tunnels = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired_proxies]
+        desired_count = snapshot.connection_count
+        if desired_count <= 0 or len(desired_tunnels) <= desired_count:
             return None
         if any(tunnel.rtt is None for tunnel in live):
             return None
         changes = (self._connectivity_changed_at, snapshot.topology_changed_at)
         if any(at is not None and now <= at + self.policy.threshold for at in changes):
             return None
-        slowest = max(desired, key=lambda tunnel: tunnel.rtt or 0.0)
+        slowest = max(desired_tunnels, key=lambda tunnel: tunnel.rtt or 0.0)
         self._connectivity_changed_at = now
-        return Closing(slowest.proxy, Reason.EXCESS)
+        return ClosingDecision(slowest.proxy, ClosingReason.EXCESS)
 
 
-def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, Reason]) -> LiveTunnel:
+def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, ClosingReason]) -> LiveTunnel:
     """Which of the ripe tunnels goes first; there must be one.
 
     Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was opened
@@ -228,25 +228,25 @@ def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, Reason]) -
     return min(ripe, key=lambda tunnel: _order(tunnel, closable))
 
 
-def _order(tunnel: LiveTunnel, closable: Mapping[str, Reason]) -> tuple[bool, int, float]:
-    return closable[tunnel.proxy] is Reason.EXCESS, tunnel.sessions, -tunnel.opened_at
+def _order(tunnel: LiveTunnel, closable: Mapping[str, ClosingReason]) -> tuple[bool, int, float]:
+    return closable[tunnel.proxy] is ClosingReason.EXCESS, tunnel.sessions, -tunnel.opened_at
 
 
-def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: Snapshot) -> dict[str, Reason]:
+def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot) -> dict[str, ClosingReason]:
     """The tunnels any one of which the RFD's rule would let go now, were the wait over.
 
     A tunnel to a tracked proxy of an older generation is never among them: rollouts rest on those.
     """
     live = [tunnel for tunnel in tunnels if not tunnel.draining]
     # Nothing is known of any proxy: whatever stands is all there is.
-    if len(live) < 2 or not snapshot.desired:
+    if len(live) < 2 or not snapshot.desired_proxies:
         return {}
-    desired = {tunnel.proxy for tunnel in live if tunnel.proxy in snapshot.desired}
-    too_many = 0 < snapshot.connection_count < len(desired)
-    closable = dict.fromkeys(desired if too_many else (), Reason.EXCESS)
+    desired_proxies = {tunnel.proxy for tunnel in live if tunnel.proxy in snapshot.desired_proxies}
+    too_many = 0 < snapshot.connection_count < len(desired_proxies)
+    closable = dict.fromkeys(desired_proxies if too_many else (), ClosingReason.EXCESS)
     # Once as many stand as could. With fewer desired proxies than tunnels wanted that is all of them: waiting
     # for a number that cannot be reached would keep what expired for ever.
-    if len(desired) >= snapshot.wanted:
-        expired = (tunnel.proxy for tunnel in live if tunnel.proxy not in snapshot.tracked)
-        closable.update(dict.fromkeys(expired, Reason.EXPIRED))
+    if len(desired_proxies) >= snapshot.desired_tunnel_count:
+        expired_proxies = (tunnel.proxy for tunnel in live if tunnel.proxy not in snapshot.tracked_proxies)
+        closable.update(dict.fromkeys(expired_proxies, ClosingReason.EXPIRED))
     return closable

@@ -48,20 +48,20 @@ class ReconnectSchedule(Generic[K]):
         self.interval = interval
         self._due: dict[K, float] = {}
 
-    def opened(self, tunnel: K, now: float, chance: float) -> None:
+    def add_tunnel(self, tunnel: K, now: float, chance: float) -> None:
         """A tunnel stands."""
         if self.interval > 0:
             self._due[tunnel] = self._next(now, chance)
 
-    def closed(self, tunnel: K) -> None:
+    def remove_tunnel(self, tunnel: K) -> None:
         """A tunnel is gone."""
         self._due.pop(tunnel, None)
 
     def due(self, now: float, chance: Callable[[], float]) -> tuple[K, ...]:
         """The tunnels to advise now, the longest due first; those that stay are advised again an interval later."""
-        found = sorted((at, place) for place, at in enumerate(self._due.values()) if at <= now)
+        due_places = sorted((at, place) for place, at in enumerate(self._due.values()) if at <= now)
         tunnels = tuple(self._due)
-        ready = tuple(tunnels[place] for _, place in found)
+        ready = tuple(tunnels[place] for _, place in due_places)
         for tunnel in ready:
             self._due[tunnel] = self._next(now, chance())
         return ready

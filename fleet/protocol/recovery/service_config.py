@@ -20,7 +20,7 @@ RFD_VARIABLE = "TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY"
 UPSTREAM_VARIABLE = "TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG"
 
 
-class Mode(StrEnum):
+class PickHealthyMode(StrEnum):
     """Mode of the `teleport_pick_healthy` policy."""
 
     PICK_FIRST = "pick_first"
@@ -43,7 +43,7 @@ class ServiceConfigError(ValueError):
 class ServiceConfig:
     """What a client is told of load balancing."""
 
-    mode: Mode = Mode.PICK_FIRST
+    mode: PickHealthyMode = PickHealthyMode.PICK_FIRST
     #: The service whose health is watched; None when health is not checked.
     health_service: str | None = None
 
@@ -53,16 +53,16 @@ class ServiceConfig:
         return self.health_service is not None
 
 
-_ENUM = {Mode.PICK_FIRST: 1, Mode.RECONNECT: 2}
+_ENUM = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
 _BY_NUMBER = {number: mode for mode, number in _ENUM.items()}
 #: protojson writes enums by name; the RFD writes words.
 _BY_NAME = {
-    "pick_first": Mode.PICK_FIRST,
-    "reconnect": Mode.RECONNECT,
-    "MODE_PICK_FIRST": Mode.PICK_FIRST,
-    "MODE_RECONNECT": Mode.RECONNECT,
-    "MODE_UNSPECIFIED": Mode.PICK_FIRST,
-    "": Mode.PICK_FIRST,
+    "pick_first": PickHealthyMode.PICK_FIRST,
+    "reconnect": PickHealthyMode.RECONNECT,
+    "MODE_PICK_FIRST": PickHealthyMode.PICK_FIRST,
+    "MODE_RECONNECT": PickHealthyMode.RECONNECT,
+    "MODE_UNSPECIFIED": PickHealthyMode.PICK_FIRST,
+    "": PickHealthyMode.PICK_FIRST,
 }
 
 _VARINT, _LENGTH = 0, 2
@@ -83,15 +83,15 @@ def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
 
 # Whoever asks again, on whatever connection, is nearly always told what was said before.
 @functools.lru_cache(maxsize=64)
-def decode(answer: bytes) -> ServiceConfig:
+def decode(response: bytes) -> ServiceConfig:
     """Read a GetServiceConfigResponse of either dialect, as a client does: the first policy it knows counts,
     an unknown mode reads as pick_first. Raises ServiceConfigError when the bytes are no message."""
-    mode, found, service, checks, textual = Mode.PICK_FIRST, False, None, False, False
-    for config in _messages(answer, 1):
+    mode, has_policy, service, checks, textual = PickHealthyMode.PICK_FIRST, False, None, False, False
+    for config in _messages(response, 1):
         for entry in _messages(config, 1):
             for policy in _messages(entry, 1):
-                if not found:
-                    mode, found = _mode(policy), True
+                if not has_policy:
+                    mode, has_policy = _mode(policy), True
                     textual = any(True for _ in _messages(policy, 1))
         for check in _messages(config, 2):
             checks = True
@@ -108,14 +108,14 @@ def from_environment(environment: Mapping[str, str]) -> ServiceConfig:
 
     Raises ServiceConfigError for a value that does not parse, and when both are set and differ.
     """
-    found: list[ServiceConfig] = []
+    configs: list[ServiceConfig] = []
     for variable, wrapper in ((RFD_VARIABLE, "grpc_client_lb_policy"), (UPSTREAM_VARIABLE, None)):
         text = environment.get(variable, "")
         if text:
-            found.append(_from_json(text, variable, wrapper))
-    if len(found) == 2 and found[0] != found[1]:
+            configs.append(_from_json(text, variable, wrapper))
+    if len(configs) == 2 and configs[0] != configs[1]:
         raise ServiceConfigError(f"{RFD_VARIABLE} and {UPSTREAM_VARIABLE} differ: set one of them")
-    return found[0] if found else ServiceConfig()
+    return configs[0] if configs else ServiceConfig()
 
 
 #: A comma before a closing bracket, outside of strings: the RFD's own examples have them.
@@ -141,43 +141,43 @@ def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
 
 
 def _json_service(document: Mapping[str, object], variable: str) -> str | None:
-    check = _either(document, "healthCheckConfig", "health_check_config")
+    check = _first_present(document, "healthCheckConfig", "health_check_config")
     if check is None:
         return None
-    service = _either(_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
+    service = _first_present(_object(check, f"{variable}: healthCheckConfig"), "serviceName", "service_name")
     if service is not None and not isinstance(service, str):
         raise ServiceConfigError(f"{variable}: serviceName is not a string")
     return service
 
 
-def _json_mode(document: Mapping[str, object], variable: str) -> Mode:
-    entries = _either(document, "loadBalancingConfig", "load_balancing_config")
+def _json_mode(document: Mapping[str, object], variable: str) -> PickHealthyMode:
+    entries = _first_present(document, "loadBalancingConfig", "load_balancing_config")
     if entries is None:
-        return Mode.PICK_FIRST
+        return PickHealthyMode.PICK_FIRST
     if not isinstance(entries, list):
         raise ServiceConfigError(f"{variable}: loadBalancingConfig is not a list")
     for entry in entries:
-        policy = _either(
+        policy = _first_present(
             _object(entry, f"{variable}: loadBalancingConfig"), "teleport_pick_healthy", "teleportPickHealthy"
         )
         if policy is None:
             continue
         mode = _object(policy, f"{variable}: teleport_pick_healthy").get("mode", "")
         if isinstance(mode, int) and not isinstance(mode, bool) and mode in {0, 1, 2}:
-            return _BY_NUMBER.get(mode, Mode.PICK_FIRST)
+            return _BY_NUMBER.get(mode, PickHealthyMode.PICK_FIRST)
         if not isinstance(mode, str) or mode not in _BY_NAME:
             raise ServiceConfigError(f"{variable}: mode {mode!r} is neither 'pick_first' nor 'reconnect'")
         return _BY_NAME[mode]
-    return Mode.PICK_FIRST
+    return PickHealthyMode.PICK_FIRST
 
 
-def _object(value: object, where: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ServiceConfigError(f"{where} is not a JSON object")
-    return value
+def _object(document: object, path: str) -> dict[str, object]:
+    if not isinstance(document, dict):
+        raise ServiceConfigError(f"{path} is not a JSON object")
+    return document
 
 
-def _either(document: Mapping[str, object], *names: str) -> object | None:
+def _first_present(document: Mapping[str, object], *names: str) -> object | None:
     return next((document[name] for name in names if document.get(name) is not None), None)
 
 
@@ -185,17 +185,17 @@ def _field(number: int, body: bytes) -> bytes:
     return bytes([number << 3 | _LENGTH]) + _varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
+def _varint(number: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
     return bytes(out)
 
 
-def _mode(policy: bytes) -> Mode:
-    mode = Mode.PICK_FIRST
+def _mode(policy: bytes) -> PickHealthyMode:
+    mode = PickHealthyMode.PICK_FIRST
     for number, value in _fields(policy):
         if number != 1:
             continue
@@ -203,16 +203,16 @@ def _mode(policy: bytes) -> Mode:
     return mode
 
 
-def _text(value: bytes) -> str:
+def _text(raw: bytes) -> str:
     try:
-        return value.decode()
+        return raw.decode()
     except UnicodeDecodeError:
         raise ServiceConfigError("the answer of GetServiceConfig holds a string that is not UTF-8") from None
 
 
 def _messages(message: bytes, number: int) -> Iterator[bytes]:
-    for found, value in _fields(message):
-        if found == number and isinstance(value, bytes):
+    for field_number, value in _fields(message):
+        if field_number == number and isinstance(value, bytes):
             yield value
 
 
@@ -240,12 +240,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    value, shift = 0, 0
+    number, shift = 0, 0
     while position < len(message) and shift < 70:
         byte = message[position]
         position += 1
-        value |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return number, position
         shift += 7
     raise ServiceConfigError("the answer of GetServiceConfig ends too early")

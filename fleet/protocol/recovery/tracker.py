@@ -25,7 +25,7 @@ class ClaimError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackerEntry:
     """What is known of a proxy."""
 
     group: str
@@ -42,29 +42,29 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TrackerSnapshot:
     """The tracker in brief. Names are host UUIDs, sorted."""
 
     #: 0 means one to every desired proxy (agent mesh).
     connection_count: int
-    claimed: tuple[str, ...]
-    tracked: tuple[str, ...]
-    desired: tuple[str, ...]
+    claimed_proxies: tuple[str, ...]
+    tracked_proxies: tuple[str, ...]
+    desired_proxies: tuple[str, ...]
     #: The announce TTL that the last discovery request carried, seconds; 0 when it carried none.
     ttl_seen: float
     #: When the set of desired proxies last changed; None before anything was tracked.
     topology_changed_at: float | None
     #: Proxies whose tunnels are advised to end, and of those the ones that go away themselves.
-    leaving: tuple[str, ...] = ()
-    going: tuple[str, ...] = ()
+    leaving_proxies: tuple[str, ...] = ()
+    departing_proxies: tuple[str, ...] = ()
     #: Dials that have not said yet which proxy they reached.
     inflight: int = 0
 
     @property
-    def wanted(self) -> int:
+    def desired_tunnel_count(self) -> int:
         """How many tunnels there should be."""
-        desired = len(self.desired)
-        return min(desired, self.connection_count) if self.connection_count > 0 else desired
+        proxy_count = len(self.desired_proxies)
+        return min(proxy_count, self.connection_count) if self.connection_count > 0 else proxy_count
 
 
 class Tracker:
@@ -78,11 +78,11 @@ class Tracker:
         self._suffix = f".{cluster}"
         self._connection_count = connection_count
         self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
-        self._tracked: dict[str, Tracked] = {}
-        self._claimed: set[str] = set()
+        self._tracked_proxies: dict[str, TrackerEntry] = {}
+        self._claimed_proxies: set[str] = set()
         # Held proxies that are to be left, and those among them that go away themselves.
-        self._leaving: set[str] = set()
-        self._going: set[str] = set()
+        self._leaving_proxies: set[str] = set()
+        self._departing_proxies: set[str] = set()
         self._inflight = 0
         self._last_lease = 0
         # The last check said no and nothing changed since: asking often costs nothing.
@@ -96,20 +96,20 @@ class Tracker:
 
         Return whether proxies came or changed their place; mere heartbeats leave what `try_acquire` says as it is.
         """
-        changed = False
+        has_changed = False
         for proxy in proxies:
-            if proxy.name in self._going:
+            if proxy.name in self._departing_proxies:
                 continue  # who tells of it has not noticed yet
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
-            old = self._tracked.get(proxy.name)
-            known = Tracked(proxy.group, proxy.generation, now + ttl, proxy.draining)
-            changed = changed or old is None or old.place != known.place
-            self._tracked[proxy.name] = known
+            old = self._tracked_proxies.get(proxy.name)
+            tracked_proxy = TrackerEntry(proxy.group, proxy.generation, now + ttl, proxy.draining)
+            has_changed = has_changed or old is None or old.place != tracked_proxy.place
+            self._tracked_proxies[proxy.name] = tracked_proxy
             self._ttl_seen = proxy.lifetime
             self._cannot_lease = False
-        if changed:
+        if has_changed:
             self._note_topology(now)
-        return changed
+        return has_changed
 
     def set_connection_count(self, count: int) -> None:
         """Change the wanted number of tunnels; 0 or less means one to every desired proxy."""
@@ -117,37 +117,37 @@ class Tracker:
             self._connection_count = count
             self._cannot_lease = False
 
-    def leave(self, name: str, now: float, *, going: bool = False) -> bool:
+    def leave(self, name: str, now: float, *, is_departing: bool = False) -> bool:
         """Take note that a held proxy is to be left for another; return whether there is, or may be, another.
 
         `going` is a proxy that goes away: it counts as expired until its tunnel is over. One that drains need not be
         made up for by more than what others there are.
         """
         self._expire(now)
-        if going and name in self._claimed:
-            self._going.add(name)
+        if is_departing and name in self._claimed_proxies:
+            self._departing_proxies.add(name)
             self._forget([name], now)
-        desired = self._desired(leaving=name)
-        elsewhere = desired - self._leaving - {name}
-        if name not in self._claimed or (name in desired and len(elsewhere) < self._wanted(desired)):
+        desired_proxies = self._desired_proxies(leaving_name=name)
+        other_proxies = desired_proxies - self._leaving_proxies - {name}
+        if name not in self._claimed_proxies or (name in desired_proxies and len(other_proxies) < self._desired_tunnel_count(desired_proxies)):
             return False
-        self._leaving.add(name)
+        self._leaving_proxies.add(name)
         self._cannot_lease = False
         return True
 
-    def can_do_without(self, name: str, held: Iterable[str], now: float) -> bool:
+    def can_close(self, name: str, live_proxies: Iterable[str], now: float) -> bool:
         """Whether the tunnel to `name` can go, with tunnels on `held` that are known to work: make before break."""
         self._expire(now)
-        desired = self._desired(leaving=name)
-        others = set(held) - self._leaving - {name}
-        return bool(others & self._tracked.keys()) and len(others & desired) >= self._wanted(desired)
+        desired_proxies = self._desired_proxies(leaving_name=name)
+        other_proxies = set(live_proxies) - self._leaving_proxies - {name}
+        return bool(other_proxies & self._tracked_proxies.keys()) and len(other_proxies & desired_proxies) >= self._desired_tunnel_count(desired_proxies)
 
     def try_acquire(self, now: float) -> Lease | None:
         """Lease the right to dial one more tunnel; None when there are enough, or enough on their way."""
         self._expire(now)
         if self._cannot_lease:
             return None
-        if not self._wants_more():
+        if not self._needs_more():
             self._cannot_lease = True
             return None
         self._last_lease += 1
@@ -156,79 +156,79 @@ class Tracker:
 
     def next_expiry(self) -> float | None:
         """When the next tracked proxy expires: only then can waiting change what `try_acquire` says."""
-        return min((known.expires_at for known in self._tracked.values()), default=None)
+        return min((proxy.expires_at for proxy in self._tracked_proxies.values()), default=None)
 
-    def tracked(self, now: float) -> dict[str, Tracked]:
+    def tracked_proxies(self, now: float) -> dict[str, TrackerEntry]:
         """All proxies that are known and unexpired, by name."""
         self._expire(now)
-        return dict(self._tracked)
+        return dict(self._tracked_proxies)
 
     def is_claimed(self, *principals: str) -> bool:
         """Whether a tunnel of ours is on that proxy already; advisory."""
-        return self._resolve(principals) in self._claimed
+        return self._resolve(principals) in self._claimed_proxies
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float) -> TrackerSnapshot:
         """The state to report."""
         self._expire(now)
-        return Snapshot(
+        return TrackerSnapshot(
             connection_count=max(self._connection_count, 0),
-            claimed=tuple(sorted(self._claimed)),
-            tracked=tuple(sorted(self._tracked)),
-            desired=tuple(sorted(self._desired())),
+            claimed_proxies=tuple(sorted(self._claimed_proxies)),
+            tracked_proxies=tuple(sorted(self._tracked_proxies)),
+            desired_proxies=tuple(sorted(self._desired_proxies())),
             ttl_seen=self._ttl_seen,
             topology_changed_at=self._topology_changed_at,
-            leaving=tuple(sorted(self._leaving)),
-            going=tuple(sorted(self._going)),
+            leaving_proxies=tuple(sorted(self._leaving_proxies)),
+            departing_proxies=tuple(sorted(self._departing_proxies)),
             inflight=self._inflight,
         )
 
-    def _wants_more(self) -> bool:
+    def _needs_more(self) -> bool:
         # Bootstrap: nothing is known, or nothing is held, so one dial at a time, whatever is desired.
-        if self._inflight == 0 and (not self._claimed or not self._tracked):
+        if self._inflight == 0 and (not self._claimed_proxies or not self._tracked_proxies):
             return True
-        desired = self._desired()
+        desired_proxies = self._desired_proxies()
         # Claims on expired proxies, on old generations and on proxies to be left do not count: new tunnels open while
         # those stay.
-        open_to_us = desired - self._leaving
-        wanted = min(self._wanted(desired), len(open_to_us))
-        return wanted > len(self._claimed & open_to_us) + self._inflight
+        available_proxies = desired_proxies - self._leaving_proxies
+        desired_count = min(self._desired_tunnel_count(desired_proxies), len(available_proxies))
+        return desired_count > len(self._claimed_proxies & available_proxies) + self._inflight
 
-    def _wanted(self, desired: set[str]) -> int:
-        return len(desired) if self._connection_count <= 0 else min(len(desired), self._connection_count)
+    def _desired_tunnel_count(self, desired_proxies: set[str]) -> int:
+        return len(desired_proxies) if self._connection_count <= 0 else min(len(desired_proxies), self._connection_count)
 
-    def _desired(self, leaving: str = "") -> set[str]:
+    def _desired_proxies(self, leaving_name: str = "") -> set[str]:
         # One that drains keeps the tunnel it has, which counts until it is let go; nobody needs a new one there.
-        kept = self._claimed - {leaving}
-        open_to_us = {
-            name: known for name, known in self._tracked.items() if not known.draining or name in kept
+        kept_claims = self._claimed_proxies - {leaving_name}
+        available_proxies = {
+            name: proxy for name, proxy in self._tracked_proxies.items() if not proxy.draining or name in kept_claims
         }
         newest: dict[str, int] = {}
-        for known in open_to_us.values():
-            newest[known.group] = max(newest.get(known.group, 0), known.generation)
-        return {name for name, known in open_to_us.items() if known.generation == newest[known.group]}
+        for proxy in available_proxies.values():
+            newest[proxy.group] = max(newest.get(proxy.group, 0), proxy.generation)
+        return {name for name, proxy in available_proxies.items() if proxy.generation == newest[proxy.group]}
 
     def _expire(self, now: float) -> None:
-        expired = [name for name, known in self._tracked.items() if known.expires_at < now]
-        if expired:
-            self._forget(expired, now)
+        expired_names = [name for name, proxy in self._tracked_proxies.items() if proxy.expires_at < now]
+        if expired_names:
+            self._forget(expired_names, now)
 
     def _forget(self, names: Iterable[str], now: float) -> None:
         for name in names:
-            self._tracked.pop(name, None)
+            self._tracked_proxies.pop(name, None)
         self._cannot_lease = False
         self._note_topology(now)
 
     def _note_topology(self, now: float) -> None:
-        desired = self._desired()
-        if desired != self._last_desired:
-            self._last_desired, self._topology_changed_at = desired, now
+        desired_proxies = self._desired_proxies()
+        if desired_proxies != self._last_desired:
+            self._last_desired, self._topology_changed_at = desired_proxies, now
 
     def _resolve(self, principals: Iterable[str]) -> str:
         """The proxy that a set of principals names: one we know, else the first, without the cluster's name."""
         first = ""
         for principal in principals:
             name = principal.removesuffix(self._suffix)
-            if name in self._tracked or name in self._claimed:
+            if name in self._tracked_proxies or name in self._claimed_proxies:
                 return name
             first = first or name
         return first
@@ -237,10 +237,10 @@ class Tracker:
         name = self._resolve(principals)
         if not name:
             raise ClaimError("a proxy without a name cannot be claimed")
-        if name in self._claimed:
+        if name in self._claimed_proxies:
             raise ClaimError(f"proxy {name} is claimed already", benign=True)
         self._inflight -= 1
-        self._claimed.add(name)
+        self._claimed_proxies.add(name)
         self._cannot_lease = False
         return name
 
@@ -248,7 +248,7 @@ class Tracker:
         if name is None:
             self._inflight -= 1
         else:
-            for names in (self._claimed, self._leaving, self._going):
+            for names in (self._claimed_proxies, self._leaving_proxies, self._departing_proxies):
                 names.discard(name)
         self._cannot_lease = False
 

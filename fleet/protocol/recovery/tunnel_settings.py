@@ -10,7 +10,7 @@ from fleet.protocol.recovery.graceful_closing import ClosingPolicy
 
 _KEEP_ALIVE = KeepAlive()
 #: What an agent wants that nobody told anything: more would be too many where the cluster wants one.
-_UNTOLD_CONNECTIONS = 1
+_DEFAULT_CONNECTIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Overrides:
 class TunnelSettings:
     """What holds in the end."""
 
-    connections: int = _UNTOLD_CONNECTIONS
+    connections: int = _DEFAULT_CONNECTIONS
     keep_alive: KeepAlive = _KEEP_ALIVE
     closing: ClosingPolicy = field(default_factory=ClosingPolicy)
 
@@ -45,7 +45,7 @@ def settings(overrides: Overrides, config: NetworkingConfig | None) -> TunnelSet
     """What flags and config make together; without a config, before one was told, the defaults."""
     connections = overrides.connections
     if connections is None:
-        connections = _UNTOLD_CONNECTIONS if config is None else config.connection_count
+        connections = _DEFAULT_CONNECTIONS if config is None else config.connection_count
     return TunnelSettings(
         connections=connections,
         keep_alive=KeepAlive(

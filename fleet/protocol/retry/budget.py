@@ -35,7 +35,7 @@ class BudgetSettings:
                 raise ValueError(f"{name}: {getattr(self, name)} is not from 1 s to 1 h")
 
 
-class Budget:
+class RetryBudget:
     """What was sent of late; `now` is of a clock that never jumps."""
 
     def __init__(self, settings: BudgetSettings | None = None) -> None:
@@ -71,8 +71,8 @@ class _Count:
     def add(self, now: float) -> None:
         self._forget(now)
         if self._parts and now - self._parts[-1][0] < self._part:
-            began, count = self._parts.pop()
-            self._parts.append((began, count + 1))
+            started_at, count = self._parts.pop()
+            self._parts.append((started_at, count + 1))
         else:
             self._parts.append((now, 1))
         self._total += 1

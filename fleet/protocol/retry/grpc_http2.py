@@ -74,8 +74,8 @@ def of_reset(code: int) -> Status:
 
 def read_timeout(text: bytes) -> float | None:
     """Read `grpc-timeout` as seconds; None: it is none."""
-    found = _TIMEOUT.fullmatch(text)
-    return None if found is None else int(found[1]) * _UNITS[found[2]]
+    match = _TIMEOUT.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def write_timeout(seconds: float) -> bytes:
@@ -90,56 +90,56 @@ def write_timeout(seconds: float) -> bytes:
 def write_message(text: str) -> bytes:
     """Write `grpc-message`: percent-encoded UTF-8."""
     return b"".join(
-        bytes([one]) if one in _PLAIN else b"%%%02X" % one for one in text.encode(errors="replace")
+        bytes([byte]) if byte in _PLAIN else b"%%%02X" % byte for byte in text.encode(errors="replace")
     )
 
 
 def read_message(text: bytes) -> str:
     """Read `grpc-message`; what is no percent-encoding stays as it is."""
-    decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text)
-    return decoded.decode(errors="replace")
+    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), text)
+    return raw.decode(errors="replace")
 
 
 class Messages:
     """Counts the messages of one direction of a call, however its bytes are cut."""
 
-    __slots__ = ("_left", "_prefix", "begun", "whole")
+    __slots__ = ("_remaining_bytes", "_prefix", "has_bytes", "whole")
 
     def __init__(self) -> None:
-        self._left = 0
+        self._remaining_bytes = 0
         self._prefix = b""
         #: Whether any byte came.
-        self.begun = False
+        self.has_bytes = False
         #: Messages that came whole.
         self.whole = 0
 
     @property
-    def between(self) -> bool:
+    def is_between_messages(self) -> bool:
         """Whether no message is cut off here."""
-        return not self._left and not self._prefix
+        return not self._remaining_bytes and not self._prefix
 
     @property
-    def several(self) -> bool:
+    def has_several(self) -> bool:
         """Whether a second message began: this direction is a stream."""
-        return self.whole > 1 or (self.whole == 1 and not self.between)
+        return self.whole > 1 or (self.whole == 1 and not self.is_between_messages)
 
-    def take(self, data: bytes) -> int:
+    def take(self, chunk: bytes) -> int:
         """Take in bytes; the length of the longest message that begins in them."""
-        at, size, longest = 0, len(data), 0
-        self.begun = self.begun or size > 0
+        at, size, longest = 0, len(chunk), 0
+        self.has_bytes = self.has_bytes or size > 0
         while at < size:
-            if self._left:
-                taken = min(self._left, size - at)
-                self._left -= taken
-                at += taken
-                self.whole += not self._left
+            if self._remaining_bytes:
+                consumed_size = min(self._remaining_bytes, size - at)
+                self._remaining_bytes -= consumed_size
+                at += consumed_size
+                self.whole += not self._remaining_bytes
                 continue
             need = PREFIX - len(self._prefix)
-            self._prefix += data[at : at + need]
+            self._prefix += chunk[at : at + need]
             at += need
             if len(self._prefix) == PREFIX:
-                self._left = int.from_bytes(self._prefix[1:])
-                longest = max(longest, self._left)
+                self._remaining_bytes = int.from_bytes(self._prefix[1:])
+                longest = max(longest, self._remaining_bytes)
                 self._prefix = b""
-                self.whole += not self._left
+                self.whole += not self._remaining_bytes
         return longest

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleet.protocol.retry.gep_duration import GepDuration
-from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, Policy, Reason
+from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, RetryPolicy, RetryReason
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`rules[].retry`; what is None or empty was not said."""
 
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[RetryReason, ...] = ()
     attempts: int | None = None
     backoff: GepDuration | None = None
 
@@ -38,7 +38,7 @@ class Match:
     service: str = ""
     method: str = ""
 
-    def fits(self, service: str, method: str) -> bool:
+    def matches(self, service: str, method: str) -> bool:
         """Whether a call is meant."""
         return self.service in {"", service} and self.method in {"", method}
 
@@ -49,7 +49,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class BackendRef:
     """`rules[].backendRefs[]`."""
 
     name: str
@@ -74,25 +74,25 @@ class SessionPersistence:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GRPCRouteRule:
     """One of `rules[]`."""
 
     matches: tuple[Match, ...] = ()
     retry: Retry | None = None
     timeouts: Timeouts = Timeouts()
-    backends: tuple[Backend, ...] = ()
+    backends: tuple[BackendRef, ...] = ()
     sessions: SessionPersistence | None = None
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> RetryPolicy:
         """How its calls are retried: not at all without `retry`, but timed out in any case."""
         request, per_try = (
             limit.seconds if limit else 0.0
             for limit in (self.timeouts.request, self.timeouts.backend_request)
         )
         if self.retry is None:
-            return Policy(attempts=NO_RETRY.attempts, request=request, backend_request=per_try)
-        return Policy(
+            return RetryPolicy(attempts=NO_RETRY.attempts, request=request, backend_request=per_try)
+        return RetryPolicy(
             frozenset(self.retry.reasons),
             DEFAULT_ATTEMPTS if self.retry.attempts is None else self.retry.attempts,
             self.retry.backoff.seconds if self.retry.backoff else DEFAULT_BACKOFF,
@@ -109,26 +109,26 @@ class GRPCRoute:
     namespace: str = ""
     parents: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[GRPCRouteRule, ...] = ()
 
-    def rule_for(self, path: str) -> Rule | None:
+    def rule_for(self, path: str) -> GRPCRouteRule | None:
         """The rule for a call of `/service/method`: the most exact match, then the first in the route."""
         service, _, method = path.removeprefix("/").rpartition("/")
-        best, found = (-1, -1), None
+        best_weight, best_rule = (-1, -1), None
         for rule in self.rules:
             for match in rule.matches or (Match(),):
-                if match.fits(service, method) and match.weight > best:
-                    best, found = match.weight, rule
-        return found
+                if match.matches(service, method) and match.weight > best_weight:
+                    best_weight, best_rule = match.weight, rule
+        return best_rule
 
-    def policy_for(self, path: str) -> Policy:
+    def policy_for(self, path: str) -> RetryPolicy:
         """How a call of `/service/method` is retried; not at all if no rule is for it."""
         rule = self.rule_for(path)
         return rule.policy if rule else NO_RETRY
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RouteProblem:
     """What is wrong, and where: `spec.rules[0].retry.attempts`."""
 
     path: str
@@ -138,6 +138,6 @@ class Problem:
 class RouteError(ValueError):
     """A route that cannot be obeyed, with everything that is wrong with it."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[RouteProblem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("; ".join(f"{one.path}: {one.sentence}" for one in self.problems))
+        super().__init__("; ".join(f"{problem.path}: {problem.sentence}" for problem in self.problems))

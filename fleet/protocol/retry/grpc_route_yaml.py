@@ -12,18 +12,18 @@ import yaml
 from fleet.protocol import strict_yaml
 from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationError
 from fleet.protocol.retry.grpc_route import (
-    Backend,
+    BackendRef,
     GRPCRoute,
     Match,
-    Problem,
+    RouteProblem,
     Retry,
     RouteError,
-    Rule,
+    GRPCRouteRule,
     SessionPersistence,
     SessionType,
     Timeouts,
 )
-from fleet.protocol.retry.policy import Reason, UnknownReason
+from fleet.protocol.retry.policy import RetryReason, UnknownReasonError
 
 API_VERSION = "gateway.networking.k8s.io/v1"
 KIND = "GRPCRoute"
@@ -36,13 +36,13 @@ _SERVICE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
 _METHOD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 #: The name of a header or a cookie; not of a header that gRPC or HTTP/2 keeps for itself.
 _SESSION = re.compile(r"(?!(grpc-.*|content-type|te|host|connection)\Z)[-a-z0-9_]{1,128}", re.IGNORECASE)
-_ANY = re.compile(r"\S(.*\S)?")
+_NOT_BLANK = re.compile(r"\S(.*\S)?")
 # What a resolver takes, or `--backend` names: labels of up to 63 characters.
 _BACKEND = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*"
 )
 #: Characters of a value in a sentence.
-_SHOWN = 80
+_QUOTE_LENGTH = 80
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
@@ -51,21 +51,21 @@ def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
     try:
         documents = strict_yaml.load_all(text)
     except strict_yaml.StrictYAMLError as error:
-        raise RouteError([Problem("YAML", str(error))]) from None
+        raise RouteError([RouteProblem("YAML", str(error))]) from None
     if not documents:
-        raise RouteError([Problem("YAML", "there is no route")])
-    problems: list[Problem] = []
+        raise RouteError([RouteProblem("YAML", "there is no route")])
+    problems: list[RouteProblem] = []
     routes = []
-    stands: dict[tuple[str, str], int] = {}
+    first_numbers: dict[tuple[str, str], int] = {}
     for number, document in enumerate(documents, start=1):
         # Only a file of several needs to say which.
         prefix = f"document {number}: " if len(documents) > 1 else ""
         route = _Reader(problems, prefix).route(document)
         # Nobody could tell their metrics apart; in Kubernetes the one would replace the other.
-        first = stands.setdefault((route.namespace, route.name), number)
+        first = first_numbers.setdefault((route.namespace, route.name), number)
         if first != number and route.name:
             problems.append(
-                Problem(f"{prefix}metadata.name", f"{_shown(route.name)} is document {first}, too")
+                RouteProblem(f"{prefix}metadata.name", f"{_quote(route.name)} is document {first}, too")
             )
         routes.append(route)
     if problems:
@@ -82,53 +82,53 @@ def to_yaml(routes: Iterable[GRPCRoute]) -> str:
 
 
 def _document(route: GRPCRoute) -> dict[str, Any]:
-    spec = _said(parentRefs=[{"name": name} for name in route.parents], hostnames=list(route.hostnames))
+    spec = _without_empty(parentRefs=[{"name": name} for name in route.parents], hostnames=list(route.hostnames))
     spec["rules"] = [_rule(rule) for rule in route.rules]
-    metadata = _said(name=route.name, namespace=route.namespace)
+    metadata = _without_empty(name=route.name, namespace=route.namespace)
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
-    written = _said(
-        matches=[{"method": _said(service=one.service, method=one.method)} for one in rule.matches],
-        timeouts=_said(
+def _rule(rule: GRPCRouteRule) -> dict[str, Any]:
+    document = _without_empty(
+        matches=[{"method": _without_empty(service=entry.service, method=entry.method)} for entry in rule.matches],
+        timeouts=_without_empty(
             request=_text(rule.timeouts.request), backendRequest=_text(rule.timeouts.backend_request)
         ),
     )
     if rule.retry is not None:  # an empty one says something: retry as is the default
-        written["retry"] = _said(reasons=[str(reason) for reason in rule.retry.reasons])
+        document["retry"] = _without_empty(reasons=[str(reason) for reason in rule.retry.reasons])
         if rule.retry.attempts is not None:
-            written["retry"]["attempts"] = rule.retry.attempts
-        written["retry"] |= _said(backoff=_text(rule.retry.backoff))
+            document["retry"]["attempts"] = rule.retry.attempts
+        document["retry"] |= _without_empty(backoff=_text(rule.retry.backoff))
     if rule.sessions is not None:
-        written["sessionPersistence"] = {
+        document["sessionPersistence"] = {
             "sessionName": rule.sessions.name,
             "type": str(rule.sessions.kind),
         }
     if rule.backends:
-        written["backendRefs"] = [
-            {"name": one.name, "port": one.port} | ({} if one.weight == 1 else {"weight": one.weight})
-            for one in rule.backends
+        document["backendRefs"] = [
+            {"name": entry.name, "port": entry.port} | ({} if entry.weight == 1 else {"weight": entry.weight})
+            for entry in rule.backends
         ]
-    return written
+    return document
 
 
 def _text(duration: GepDuration | None) -> str:
     return duration.text if duration else ""
 
 
-def _said(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value}
+def _without_empty(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}
 
 
-def _shown(found: object) -> str:
+def _quote(raw: object) -> str:
     """A value for a sentence: short, whatever was in the file."""
-    if isinstance(found, dict | list):
-        return "a mapping" if isinstance(found, dict) else "a list"
-    if isinstance(found, int) and abs(found) > 1 << 63:  # Python refuses to write the longest
+    if isinstance(raw, dict | list):
+        return "a mapping" if isinstance(raw, dict) else "a list"
+    if isinstance(raw, int) and abs(raw) > 1 << 63:  # Python refuses to write the longest
         return "a number of many digits"
-    shown = repr(found)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    quote = repr(raw)
+    return quote if len(quote) <= _QUOTE_LENGTH else f"{quote[:_QUOTE_LENGTH]}..."
 
 
 def _is_address(name: str) -> bool:
@@ -142,192 +142,192 @@ def _is_address(name: str) -> bool:
 class _Reader:
     """Reads one document and collects what is wrong with it; what is wrong is left out of the result."""
 
-    def __init__(self, problems: list[Problem], prefix: str) -> None:
+    def __init__(self, problems: list[RouteProblem], prefix: str) -> None:
         self._problems = problems
         self._prefix = prefix
 
-    def route(self, found: object) -> GRPCRoute:
-        top = self._keys(found, "", {"apiVersion", "kind", "metadata", "spec", "status"})
-        for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-            if top.get(key) != wanted:
-                self._wrong(key, f"{_shown(top.get(key))} is not {wanted}")
+    def route(self, raw: object) -> GRPCRoute:
+        top = self._keys(raw, "", {"apiVersion", "kind", "metadata", "spec", "status"})
+        for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+            if top.get(key) != expected:
+                self._add_problem(key, f"{_quote(top.get(key))} is not {expected}")
         metadata = self._mapping(top.get("metadata", {}), "metadata")
         spec = self._keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
         if "rules" not in spec:
             # A file that is still being written, or was cut, is often YAML: it must not take every call away.
-            self._wrong("spec.rules", "is missing")
+            self._add_problem("spec.rules", "is missing")
         return GRPCRoute(
-            self._word(metadata, "metadata", "name", needed=True),
-            self._word(metadata, "metadata", "namespace"),
-            self._each(spec, "spec", "parentRefs", self._parent),
-            self._each(spec, "spec", "hostnames", self._hostname),
-            self._each(spec, "spec", "rules", self._one_rule),
+            self._name(metadata, "metadata", "name", is_required=True),
+            self._name(metadata, "metadata", "namespace"),
+            self._list(spec, "spec", "parentRefs", self._parent),
+            self._list(spec, "spec", "hostnames", self._hostname),
+            self._list(spec, "spec", "rules", self._rule),
         )
 
-    def _parent(self, found: object, path: str) -> str:
-        return self._word(self._keys(found, path, {"name"}), path, "name", needed=True)
+    def _parent(self, raw: object, path: str) -> str:
+        return self._name(self._keys(raw, path, {"name"}), path, "name", is_required=True)
 
-    def _hostname(self, found: object, path: str) -> str:
-        if not isinstance(found, str) or not _HOSTNAME.fullmatch(found) or len(found) > 253:
-            self._wrong(
+    def _hostname(self, raw: object, path: str) -> str:
+        if not isinstance(raw, str) or not _HOSTNAME.fullmatch(raw) or len(raw) > 253:
+            self._add_problem(
                 path,
-                f"{_shown(found)} is not a host name: small letters, digits, dashes, dots, `*.` in front",
+                f"{_quote(raw)} is not a host name: small letters, digits, dashes, dots, `*.` in front",
             )
-        elif _ADDRESS.fullmatch(found):
-            self._wrong(path, f"{_shown(found)} is an address, not a host name")
-        return str(found)
+        elif _ADDRESS.fullmatch(raw):
+            self._add_problem(path, f"{_quote(raw)} is an address, not a host name")
+        return str(raw)
 
-    def _one_rule(self, found: object, path: str) -> Rule:
-        held = self._keys(found, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
-        return Rule(
-            self._each(held, path, "matches", self._match),
-            self._retry(held["retry"], f"{path}.retry") if "retry" in held else None,
-            self._timeouts(held.get("timeouts", {}), f"{path}.timeouts"),
-            self._each(held, path, "backendRefs", self._backend),
-            self._sessions(held["sessionPersistence"], f"{path}.sessionPersistence")
-            if "sessionPersistence" in held
+    def _rule(self, raw: object, path: str) -> GRPCRouteRule:
+        mapping = self._keys(raw, path, {"matches", "retry", "timeouts", "sessionPersistence", "backendRefs"})
+        return GRPCRouteRule(
+            self._list(mapping, path, "matches", self._match),
+            self._retry(mapping["retry"], f"{path}.retry") if "retry" in mapping else None,
+            self._timeouts(mapping.get("timeouts", {}), f"{path}.timeouts"),
+            self._list(mapping, path, "backendRefs", self._backend),
+            self._sessions(mapping["sessionPersistence"], f"{path}.sessionPersistence")
+            if "sessionPersistence" in mapping
             else None,
         )
 
-    def _match(self, found: object, path: str) -> Match:
-        held = self._keys(found, path, {"method"})
+    def _match(self, raw: object, path: str) -> Match:
+        mapping = self._keys(raw, path, {"method"})
         path = f"{path}.method"
-        held = self._keys(held.get("method", {}), path, {"type", "service", "method"})
-        if held.get("type", "Exact") != "Exact":
-            self._wrong(f"{path}.type", f"{_shown(held['type'])} is not supported: only Exact is")
-        match = Match(self._word(held, path, "service", _SERVICE), self._word(held, path, "method", _METHOD))
-        if held and not {"service", "method"} & held.keys():
-            self._wrong(path, "names neither a service nor a method")
+        mapping = self._keys(mapping.get("method", {}), path, {"type", "service", "method"})
+        if mapping.get("type", "Exact") != "Exact":
+            self._add_problem(f"{path}.type", f"{_quote(mapping['type'])} is not supported: only Exact is")
+        match = Match(self._name(mapping, path, "service", _SERVICE), self._name(mapping, path, "method", _METHOD))
+        if mapping and not {"service", "method"} & mapping.keys():
+            self._add_problem(path, "names neither a service nor a method")
         return match
 
-    def _retry(self, found: object, path: str) -> Retry:
-        held = self._keys(found, path, {"reasons", "attempts", "backoff"})
+    def _retry(self, raw: object, path: str) -> Retry:
+        mapping = self._keys(raw, path, {"reasons", "attempts", "backoff"})
         reasons = dict.fromkeys(
-            one for one in self._each(held, path, "reasons", self._reason) if one is not None
+            reason for reason in self._list(mapping, path, "reasons", self._reason) if reason is not None
         )
-        attempts = self._number(held, path, "attempts", 0, None)
-        return Retry(tuple(reasons), attempts, self._duration(held, path, "backoff"))
+        attempts = self._number(mapping, path, "attempts", 0, None)
+        return Retry(tuple(reasons), attempts, self._duration(mapping, path, "backoff"))
 
-    def _reason(self, found: object, path: str) -> Reason | None:
+    def _reason(self, raw: object, path: str) -> RetryReason | None:
         try:
-            return Reason.read(found if isinstance(found, str) else _shown(found))
-        except UnknownReason as error:
-            self._wrong(path, str(error))
+            return RetryReason.read(raw if isinstance(raw, str) else _quote(raw))
+        except UnknownReasonError as error:
+            self._add_problem(path, str(error))
             return None
 
-    def _timeouts(self, found: object, path: str) -> Timeouts:
-        held = self._keys(found, path, {"request", "backendRequest"})
-        request = self._duration(held, path, "request")
-        per_try = self._duration(held, path, "backendRequest")
+    def _timeouts(self, raw: object, path: str) -> Timeouts:
+        mapping = self._keys(raw, path, {"request", "backendRequest"})
+        request = self._duration(mapping, path, "request")
+        per_try = self._duration(mapping, path, "backendRequest")
         if request and per_try and 0 < request.milliseconds < per_try.milliseconds:
-            self._wrong(
+            self._add_problem(
                 f"{path}.backendRequest", f"{per_try.text} is longer than the request's {request.text}"
             )
         return Timeouts(request, per_try)
 
-    def _sessions(self, found: object, path: str) -> SessionPersistence:
-        held = self._keys(found, path, {"sessionName", "type"})
-        kind = held.get("type", SessionType.COOKIE)
+    def _sessions(self, raw: object, path: str) -> SessionPersistence:
+        mapping = self._keys(raw, path, {"sessionName", "type"})
+        kind = mapping.get("type", SessionType.COOKIE)
         if not isinstance(kind, str) or kind not in set(SessionType):
-            self._wrong(f"{path}.type", f"{_shown(kind)} is neither Cookie nor Header")
+            self._add_problem(f"{path}.type", f"{_quote(kind)} is neither Cookie nor Header")
             kind = SessionType.COOKIE
-        name = self._word(held, path, "sessionName", _SESSION) or SessionPersistence().name
+        name = self._name(mapping, path, "sessionName", _SESSION) or SessionPersistence().name
         return SessionPersistence(name, SessionType(kind))
 
-    def _backend(self, found: object, path: str) -> Backend:
-        held = self._keys(found, path, {"name", "port", "weight"})
-        name = self._word(held, path, "name", needed=True)
+    def _backend(self, raw: object, path: str) -> BackendRef:
+        mapping = self._keys(raw, path, {"name", "port", "weight"})
+        name = self._name(mapping, path, "name", is_required=True)
         if name and not (_BACKEND.fullmatch(name) or _is_address(name)):
-            self._wrong(
-                f"{path}.name", f"{_shown(name)} is neither a name nor an address that can be looked up"
+            self._add_problem(
+                f"{path}.name", f"{_quote(name)} is neither a name nor an address that can be looked up"
             )
-        if "port" not in held:
-            self._wrong(f"{path}.port", "is missing")
-        weight = self._number(held, path, "weight", 0, 1_000_000)
-        return Backend(
-            name, self._number(held, path, "port", 1, 65_535) or 0, 1 if weight is None else weight
+        if "port" not in mapping:
+            self._add_problem(f"{path}.port", "is missing")
+        weight = self._number(mapping, path, "weight", 0, 1_000_000)
+        return BackendRef(
+            name, self._number(mapping, path, "port", 1, 65_535) or 0, 1 if weight is None else weight
         )
 
-    def _duration(self, held: Mapping[str, Any], path: str, key: str) -> GepDuration | None:
-        if key not in held:
+    def _duration(self, mapping: Mapping[str, Any], path: str, key: str) -> GepDuration | None:
+        if key not in mapping:
             return None
         path = f"{path}.{key}"
-        if not isinstance(held[key], str):
-            self._wrong(path, f"{_shown(held[key])} is not a duration: write it like 100ms or 1h30m")
+        if not isinstance(mapping[key], str):
+            self._add_problem(path, f"{_quote(mapping[key])} is not a duration: write it like 100ms or 1h30m")
             return None
         try:
-            duration = GepDuration.read(held[key])
+            duration = GepDuration.read(mapping[key])
         except GepDurationError as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
             return None
         if duration.milliseconds > LONGEST:
-            self._wrong(path, f"{duration.text!r} is longer than 99999h59m59s999ms")
+            self._add_problem(path, f"{duration.text!r} is longer than 99999h59m59s999ms")
             return None
         return duration
 
     def _number(
-        self, held: Mapping[str, Any], path: str, key: str, lowest: int, highest: int | None
+        self, mapping: Mapping[str, Any], path: str, key: str, lowest: int, highest: int | None
     ) -> int | None:
-        if key not in held:
+        if key not in mapping:
             return None
-        found = held[key]
+        raw = mapping[key]
         # bool is an int, and YAML has many words for it.
-        if not isinstance(found, int) or isinstance(found, bool):
-            self._wrong(f"{path}.{key}", f"{_shown(found)} is not a whole number")
+        if not isinstance(raw, int) or isinstance(raw, bool):
+            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a whole number")
             return None
-        if found < lowest or (highest is not None and found > highest):
+        if raw < lowest or (highest is not None and raw > highest):
             limit = f"from {lowest} to {highest}" if highest is not None else f"{lowest} or more"
-            self._wrong(f"{path}.{key}", f"{_shown(found)} is not {limit}")
+            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not {limit}")
             return None
-        return found
+        return raw
 
-    def _word(
+    def _name(
         self,
-        held: Mapping[str, Any],
+        mapping: Mapping[str, Any],
         path: str,
         key: str,
-        pattern: re.Pattern[str] = _ANY,
+        pattern: re.Pattern[str] = _NOT_BLANK,
         *,
-        needed: bool = False,
+        is_required: bool = False,
     ) -> str:
-        found = held.get(key)
-        if key not in held:
-            if needed:
-                self._wrong(f"{path}.{key}", "is missing")
-        elif not isinstance(found, str) or not pattern.fullmatch(found):
-            self._wrong(f"{path}.{key}", f"{_shown(found)} is not a name")
-        return found if isinstance(found, str) else ""
+        raw = mapping.get(key)
+        if key not in mapping:
+            if is_required:
+                self._add_problem(f"{path}.{key}", "is missing")
+        elif not isinstance(raw, str) or not pattern.fullmatch(raw):
+            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a name")
+        return raw if isinstance(raw, str) else ""
 
-    def _each(
-        self, held: Mapping[str, Any], path: str, key: str, read: Callable[[object, str], _T]
+    def _list(
+        self, mapping: Mapping[str, Any], path: str, key: str, read: Callable[[object, str], _T]
     ) -> tuple[_T, ...]:
-        if key not in held:
+        if key not in mapping:
             return ()
-        found = held[key]
+        raw = mapping[key]
         path = f"{path}.{key}"
-        if not isinstance(found, list):
-            self._wrong(path, "is not a list" if found is not None else "is empty: write [], or leave it out")
+        if not isinstance(raw, list):
+            self._add_problem(path, "is not a list" if raw is not None else "is empty: write [], or leave it out")
             return ()
-        return tuple(read(one, f"{path}[{number}]") for number, one in enumerate(found))
+        return tuple(read(entry, f"{path}[{number}]") for number, entry in enumerate(raw))
 
-    def _keys(self, found: object, path: str, known: set[str]) -> dict[str, Any]:
-        held = self._mapping(found, path)
-        for key in held:
-            if key not in known:
-                self._wrong(f"{path}.{key}".removeprefix("."), "no such key, or one that is not supported")
-        return held
+    def _keys(self, raw: object, path: str, allowed_keys: set[str]) -> dict[str, Any]:
+        mapping = self._mapping(raw, path)
+        for key in mapping:
+            if key not in allowed_keys:
+                self._add_problem(f"{path}.{key}".removeprefix("."), "no such key, or one that is not supported")
+        return mapping
 
-    def _mapping(self, found: object, path: str) -> dict[str, Any]:
-        if not isinstance(found, dict):
+    def _mapping(self, raw: object, path: str) -> dict[str, Any]:
+        if not isinstance(raw, dict):
             # `retry:` with nothing behind it: Kubernetes reads no retries there, others the default ones.
-            wrong = (
+            sentence = (
                 "is not a mapping of keys to values"
-                if found is not None
+                if raw is not None
                 else "is empty: write {}, or leave it out"
             )
-            self._wrong(path or "the document", wrong)
+            self._add_problem(path or "the document", sentence)
             return {}
-        return found
+        return raw
 
-    def _wrong(self, path: str, sentence: str) -> None:
-        self._problems.append(Problem(self._prefix + path, sentence))
+    def _add_problem(self, path: str, sentence: str) -> None:
+        self._problems.append(RouteProblem(self._prefix + path, sentence))

@@ -26,18 +26,18 @@ _DOUBLINGS = 1000
 #: As long as a duration of the Gateway API may be; clocks and timers of every system can wait so long. Seconds.
 _LONGEST = 99_999 * 3600.0
 #: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
-EARLY = 0.010
+EARLY_TOLERANCE = 0.010
 
 
-class UnknownReason(ValueError):
+class UnknownReasonError(ValueError):
     """A word that is not a reason to retry; `meant` is the reason it may stand for."""
 
-    def __init__(self, word: str, meant: Reason | None) -> None:
-        choice = f"write {meant}" if meant else f"write one of {', '.join(Reason)}"
-        super().__init__(f"{word!r} is not a reason to retry: {choice}")
+    def __init__(self, text: str, suggestion: RetryReason | None) -> None:
+        choice = f"write {suggestion}" if suggestion else f"write one of {', '.join(RetryReason)}"
+        super().__init__(f"{text!r} is not a reason to retry: {choice}")
 
 
-class Reason(StrEnum):
+class RetryReason(StrEnum):
     """The gRPC statuses that may be retried, in the words of the enumeration in the GEP's schema."""
 
     CANCELLED = "cancelled"
@@ -47,11 +47,11 @@ class Reason(StrEnum):
     UNAVAILABLE = "unavailable"
 
     @classmethod
-    def read(cls, word: str) -> Self:
+    def read(cls, text: str) -> Self:
         """Read one of the GEP's five words, exactly. Raises UnknownReason, which names the word for a gRPC status."""
-        if word not in set(cls):
-            raise UnknownReason(word, cls.of_status(word))
-        return cls(word)
+        if text not in set(cls):
+            raise UnknownReasonError(text, cls.of_status(text))
+        return cls(text)
 
     @classmethod
     def of_status(cls, name: str) -> Self | None:
@@ -62,11 +62,11 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetryPolicy:
     """How to retry. Seconds; a timeout of 0 is none (GEP-1742)."""
 
     #: Empty: failures that are commonly transient, which are `unavailable` and the timeout of a try.
-    reasons: frozenset[Reason] = frozenset()
+    reasons: frozenset[RetryReason] = frozenset()
     #: Retries after the first try.
     attempts: int = DEFAULT_ATTEMPTS
     #: The least wait between the end of a try and the next; each further wait is at least twice as long.
@@ -95,36 +95,36 @@ class Policy:
 
     def retries(self, status: str, *, timed_out: bool) -> bool:
         """Whether a try that ended so may be followed by another; `timed_out` is by `backend_request`."""
-        reason = Reason.of_status(status)
+        reason = RetryReason.of_status(status)
         if self.reasons:
             return reason in self.reasons
-        return timed_out or reason is Reason.UNAVAILABLE
+        return timed_out or reason is RetryReason.UNAVAILABLE
 
 
 #: Calls as they are without us.
-NO_RETRY = Policy(attempts=0)
+NO_RETRY = RetryPolicy(attempts=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryAfter:
     """Try again, not before so many seconds from now."""
 
     wait: float
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
+class Finish:
     """Give the caller what the last try gave."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut:
+class DeadlineExceeded:
     """Tell the caller DEADLINE_EXCEEDED, with this sentence."""
 
     details: str
 
 
-Verdict = Again | Give | TimedOut
+RetryDecision = RetryAfter | Finish | DeadlineExceeded
 
 
 class Bound(Enum):
@@ -141,7 +141,7 @@ class Bound(Enum):
 class Tries:
     """The tries of one call; `now` is of a clock that never jumps."""
 
-    def __init__(self, policy: Policy, now: float, timeout: float | None = None) -> None:
+    def __init__(self, policy: RetryPolicy, now: float, timeout: float | None = None) -> None:
         """Begin a call; `timeout` is the caller's own, in seconds."""
         self._policy = policy
         self._whole: float | None = timeout
@@ -150,62 +150,62 @@ class Tries:
         if policy.request and (timeout is None or policy.request < timeout):
             self._whole, self._whole_bound = policy.request, Bound.REQUEST
         self._until = None if self._whole is None else now + self._whole
-        self._started = now
+        self._started_at = now
         self._timeout: float | None = None
         self._cause = ""
-        self.made = 0
+        self.try_count = 0
         #: Which limit the timeout of the last try comes from; None: it has no timeout.
         self.bound: Bound | None = None
 
     def start(self, now: float) -> float | None:
         """Begin a try; the timeout to make it with, in seconds, None for none."""
-        left = None if self._until is None else max(self._until - now, 0.0)
+        remaining = None if self._until is None else max(self._until - now, 0.0)
         per_try = self._policy.backend_request or None
-        if per_try is not None and (left is None or per_try < left):
+        if per_try is not None and (remaining is None or per_try < remaining):
             self._timeout, self.bound = per_try, Bound.TRY
         else:
-            self._timeout, self.bound = left, self._whole_bound
-        self._started = now
-        self.made += 1
+            self._timeout, self.bound = remaining, self._whole_bound
+        self._started_at = now
+        self.try_count += 1
         return self._timeout
 
-    def ended(
+    def judge(
         self, now: float, chance: float, status: str, details: str = "", pushback: str | None = None
-    ) -> Verdict:
+    ) -> RetryDecision:
         """Judge the try that ended with this status; `pushback` is the server's trailer, if it sent one."""
         if status == "OK":
-            return Give()
-        exceeded = Reason.of_status(status) is Reason.DEADLINE_EXCEEDED
-        if exceeded and self._until is not None and now >= self._until - EARLY:
+            return Finish()
+        is_deadline_exceeded = RetryReason.of_status(status) is RetryReason.DEADLINE_EXCEEDED
+        if is_deadline_exceeded and self._until is not None and now >= self._until - EARLY_TOLERANCE:
             # The whole time is over. The try says so itself, but not what made it a late one.
-            sentence = f"{self._limit} is over (tries: {self.made}); the try before failed with {self._cause}"
-            return TimedOut(sentence) if self._cause else Give()
-        if not self._policy.retries(status, timed_out=exceeded and self._spent(now)):
-            return Give()
-        if self.made > self._policy.attempts:
-            return Give()
+            sentence = f"{self._limit} is over (tries: {self.try_count}); the try before failed with {self._cause}"
+            return DeadlineExceeded(sentence) if self._cause else Finish()
+        if not self._policy.retries(status, timed_out=is_deadline_exceeded and self._is_timeout_over(now)):
+            return Finish()
+        if self.try_count > self._policy.attempts:
+            return Finish()
         wait = self._wait(chance, pushback)
         if wait is None:
-            return Give()
+            return Finish()
         self._cause = f"{status}: {details}" if details else status
         if self._until is not None and now + wait >= self._until:
-            return TimedOut(
+            return DeadlineExceeded(
                 f"{self._limit} would be over before the next try, which must wait {wait:.3g} s"
-                f" (tries: {self.made}); the last try failed with {self._cause}"
+                f" (tries: {self.try_count}); the last try failed with {self._cause}"
             )
-        return Again(wait)
+        return RetryAfter(wait)
 
     @property
     def _limit(self) -> str:
         name = "the caller's deadline" if self._whole_bound is Bound.CALLER else "the request timeout"
         return f"{name} of {self._whole:.3g} s"
 
-    def _spent(self, now: float) -> bool:
-        return self._timeout is not None and now >= self._started + self._timeout - EARLY
+    def _is_timeout_over(self, now: float) -> bool:
+        return self._timeout is not None and now >= self._started_at + self._timeout - EARLY_TOLERANCE
 
     def _wait(self, chance: float, pushback: str | None) -> float | None:
         if pushback is None:
-            return self._policy.wait(self.made, chance)
+            return self._policy.wait(self.try_count, chance)
         # A6: negative or unreadable means that the server wants no retry.
         if re.fullmatch(r"[0-9]{1,10}", pushback) is None:
             return None

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, Rule
+from fleet.protocol.retry.grpc_route import GRPCRoute, Match, GRPCRouteRule
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RouteEntry:
     """A rule and where it stands."""
 
     route: GRPCRoute
-    rule: Rule
+    rule: GRPCRouteRule
     number: int
 
     @property
@@ -37,28 +37,28 @@ class RouteTable:
         self.routes = tuple(routes)
 
     @property
-    def rules(self) -> list[Found]:
+    def rules(self) -> list[RouteEntry]:
         """All rules there are."""
         return [
-            Found(route, rule, number) for route in self.routes for number, rule in enumerate(route.rules)
+            RouteEntry(route, rule, number) for route in self.routes for number, rule in enumerate(route.rules)
         ]
 
-    def find(self, authority: str, path: str) -> Found | None:
+    def find(self, authority: str, path: str) -> RouteEntry | None:
         """The rule for a call of `/service/method` at a host: the most exact one, of equals the first."""
         host = host_of(authority)
         service, _, method = path.removeprefix("/").rpartition("/")
-        best: _Exactness = (-1, -1, -1, -1)
-        found = None
+        best_weight: _Exactness = (-1, -1, -1, -1)
+        entry = None
         for route in self.routes:
-            exact = _host(route, host)
-            if exact is None:
+            host_weight = _host_weight(route, host)
+            if host_weight is None:
                 continue
             for number, rule in enumerate(route.rules):
                 for match in rule.matches or (Match(),):
-                    weight = (*exact, *match.weight)
-                    if weight > best and match.fits(service, method):
-                        best, found = weight, Found(route, rule, number)
-        return found
+                    weight = (*host_weight, *match.weight)
+                    if weight > best_weight and match.matches(service, method):
+                        best_weight, entry = weight, RouteEntry(route, rule, number)
+        return entry
 
 
 def host_of(authority: str) -> str:
@@ -67,14 +67,14 @@ def host_of(authority: str) -> str:
     return (host if colon and port.isdigit() else authority).lower()
 
 
-def _host(route: GRPCRoute, host: str) -> tuple[int, int] | None:
+def _host_weight(route: GRPCRoute, host: str) -> tuple[int, int] | None:
     """How exactly a route is meant for a host; None: not at all."""
     if not route.hostnames:
         return 0, 0
-    fitting = [name for name in route.hostnames if name == host or _under(name, host)]
-    return max(((0 if name.startswith("*.") else len(name), len(name)) for name in fitting), default=None)
+    matching_hostnames = [name for name in route.hostnames if name == host or _matches_wildcard(name, host)]
+    return max(((0 if name.startswith("*.") else len(name), len(name)) for name in matching_hostnames), default=None)
 
 
-def _under(name: str, host: str) -> bool:
+def _matches_wildcard(name: str, host: str) -> bool:
     """Whether a wildcard takes a host in: any number of labels before the rest, at least one."""
     return name.startswith("*.") and host.endswith(name[1:]) and len(host) > len(name) - 1

@@ -47,8 +47,8 @@ def split(target: Target) -> tuple[str, str]:
 def may_claim(peer: Peer, target: Target) -> bool:
     """Whether an agent that registers may claim a target: its own services', and no other."""
     service, agent_id = split(target)
-    named = service == STATUS or _NAME.fullmatch(service) is not None
-    return named and not target.type and agent_id != "" and agent_id == peer.name
+    is_named = service == STATUS or _NAME.fullmatch(service) is not None
+    return is_named and not target.type and agent_id != "" and agent_id == peer.name
 
 
 def range_name(prefix: str, first: int, count: int) -> str:
@@ -56,22 +56,22 @@ def range_name(prefix: str, first: int, count: int) -> str:
     return f"refloat:agents:{prefix}-{first}..{first + count - 1}"
 
 
-def proves(identity: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
+def identity_matches(identity: Sequence[str], agent_id: str, name: str, id_of: Callable[[str], str]) -> bool:
     """Whether the names a certificate proves are those of the agent with that id and name.
 
     They are if both are among them, a name alone or in a range; one will do if the id is the one made from that name.
     Users ask for agents by id and by name: who could choose either would be asked in the place of somebody else.
     """
-    known = agent_id in identity
-    named = any(one == name or _covers(one, name) for one in identity)
-    return (known or named) if agent_id == id_of(name) else (known and named)
+    has_id = agent_id in identity
+    has_name = any(identity_name == name or _covers(identity_name, name) for identity_name in identity)
+    return (has_id or has_name) if agent_id == id_of(name) else (has_id and has_name)
 
 
-def _covers(known: str, name: str) -> bool:
-    found = _RANGE.fullmatch(known)
+def _covers(identity_name: str, name: str) -> bool:
+    match = _RANGE.fullmatch(identity_name)
     prefix, dash, number = name.rpartition("-")
-    if found is None or not dash or not (number.isascii() and number.isdigit()) or len(number) > 9:
+    if match is None or not dash or not (number.isascii() and number.isdigit()) or len(number) > 9:
         return False
     # One spelling for each number: agent-01 is not agent-1.
-    own = str(int(number)) == number
-    return own and prefix == found["prefix"] and int(found["first"]) <= int(number) <= int(found["last"])
+    is_canonical = str(int(number)) == number
+    return is_canonical and prefix == match["prefix"] and int(match["first"]) <= int(number) <= int(match["last"])

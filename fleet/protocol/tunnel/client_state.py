@@ -21,7 +21,7 @@ from fleet.protocol.tunnel.messages import (
     Tags,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 from fleet.protocol.tunnel.server_state import Limits
 
@@ -50,7 +50,7 @@ class OpenStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SessionFailed:
     """The session that was asked for under `tag` will not be."""
 
     tag: int
@@ -58,14 +58,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class TargetAccepted:
     """The server took a target, or let it go."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True)
-class NotRegistered:
+class TargetRejected:
     """The server refused to take a target, or to let it go."""
 
     target: Target
@@ -73,7 +73,7 @@ class NotRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class TargetChange:
     """Another client's target came (ADD) or went (REMOVE)."""
 
     op: Op
@@ -81,7 +81,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class SubscriptionResponse:
     """A subscription was answered; `error` is empty when it stands."""
 
     op: Op
@@ -89,22 +89,22 @@ class Subscribed:
     error: str
 
 
-Effect: TypeAlias = Send | AskHandler | OpenStream | Failed | Registered | NotRegistered | News | Subscribed
+Effect: TypeAlias = Send | AskHandler | OpenStream | SessionFailed | TargetAccepted | TargetRejected | TargetChange | SubscriptionResponse
 
 
 class ClientState:
     """All that a tunnel client knows of one Register stream."""
 
-    def __init__(self, wire: Wire, *, has_handler: bool, limits: Limits | None = None) -> None:
+    def __init__(self, wire: WireVersion, *, has_handler: bool, limits: Limits | None = None) -> None:
         self._wire = wire
         self._has_handler = has_handler
         self._limits = limits or Limits()
         self._tags = Tags(-1)
         self._targets: set[Target] = set()
         #: Changes that the server did not answer yet; it does so in their order.
-        self._unanswered: Counter[Target] = Counter()
-        self._asked: dict[int, Session] = {}
-        self._asking: dict[int, Session] = {}
+        self._pending_changes: Counter[Target] = Counter()
+        self._outgoing_requests: dict[int, Session] = {}
+        self._incoming_requests: dict[int, Session] = {}
         self._deadlines: deque[tuple[float, Session]] = deque()
         #: Version 0.1: whether the server serves sessions; None until it said so.
         self.server_has_handler: bool | None = None
@@ -112,16 +112,16 @@ class ClientState:
     @property
     def ready(self) -> bool:
         """Whether sessions may be asked for: version 0.1 waits for the server's capabilities."""
-        return self._wire is Wire.V0_2 or self.server_has_handler is not None
+        return self._wire is WireVersion.V0_2 or self.server_has_handler is not None
 
     @property
-    def registered(self) -> frozenset[Target]:
+    def registered_targets(self) -> frozenset[Target]:
         """Targets that the server has taken."""
-        return frozenset(target for target in self._targets if not self._unanswered[target])
+        return frozenset(target for target in self._targets if not self._pending_changes[target])
 
     def start(self, targets: Iterable[Target] = (), subscribe: Iterable[str] = ()) -> list[Effect]:
         """The stream is open: what is said first. Raises TunnelError for what version 0.1 does not know."""
-        if self._wire is Wire.V0_1:
+        if self._wire is WireVersion.V0_1:
             if any(True for _ in targets) or any(True for _ in subscribe):
                 raise TunnelError("version 0.1 knows neither targets nor subscriptions")
             return [Send(Capabilities(self._has_handler))]
@@ -130,39 +130,39 @@ class ClientState:
 
     def add(self, target: Target) -> list[Effect]:
         """Register a target. Raises TunnelError."""
-        self._demand_targets()
+        self._require_targets()
         if target in self._targets:
             raise TunnelError(f"target {target} is registered already")
         self._targets.add(target)
-        self._unanswered[target] += 1
+        self._pending_changes[target] += 1
         return [Send(Registration(Op.ADD, target))]
 
     def remove(self, target: Target) -> list[Effect]:
         """Let go of a target. Raises TunnelError."""
-        self._demand_targets()
+        self._require_targets()
         if target not in self._targets:
             raise TunnelError(f"target {target} is not registered")
         self._targets.discard(target)
-        self._unanswered[target] += 1
+        self._pending_changes[target] += 1
         return [Send(Registration(Op.REMOVE, target))]
 
-    def _demand_targets(self) -> None:
-        if self._wire is Wire.V0_1:
+    def _require_targets(self) -> None:
+        if self._wire is WireVersion.V0_1:
             raise TunnelError("version 0.1 knows no targets")
 
     def receive(self, message: Message, now: float) -> list[Effect]:
         """The server said something. Raises TunnelError when the stream must end for it."""
-        if self._wire is Wire.V0_1 and self.server_has_handler is None:
-            return self._hear_capabilities(message)
+        if self._wire is WireVersion.V0_1 and self.server_has_handler is None:
+            return self._on_capabilities(message)
         if isinstance(message, Registration):
-            return self._hear_registration(message)
+            return self._on_registration(message)
         if isinstance(message, Session):
-            return self._hear_session(message, now)
+            return self._on_session(message, now)
         if isinstance(message, Subscription):
-            return [Subscribed(message.op, message.type, message.error)]
+            return [SubscriptionResponse(message.op, message.type, message.error)]
         return []
 
-    def _hear_capabilities(self, message: Message) -> list[Effect]:
+    def _on_capabilities(self, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
             raise TunnelError("capabilities must be the first message of version 0.1")
         if not (message.handler or self._has_handler):
@@ -170,18 +170,18 @@ class ClientState:
         self.server_has_handler = message.handler
         return []
 
-    def _hear_registration(self, message: Registration) -> list[Effect]:
+    def _on_registration(self, message: Registration) -> list[Effect]:
         target = message.target
         if message.error or message.accept:
-            self._unanswered[target] -= 1
-            if self._unanswered[target] <= 0:
-                del self._unanswered[target]
+            self._pending_changes[target] -= 1
+            if self._pending_changes[target] <= 0:
+                del self._pending_changes[target]
                 if message.error:
                     self._targets.discard(target)
-            return [NotRegistered(target, message.error) if message.error else Registered(target)]
+            return [TargetRejected(target, message.error) if message.error else TargetAccepted(target)]
         if message.op is Op.UNKNOWN or target in self._targets:
             return []
-        return [News(message.op, target)]
+        return [TargetChange(message.op, target)]
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -189,29 +189,29 @@ class ClientState:
         """Ask the server for a session. Raises TunnelError."""
         if not self.ready:
             raise TunnelError("the tunnel is not up yet")
-        if self._wire is Wire.V0_1 and not self.server_has_handler:
+        if self._wire is WireVersion.V0_1 and not self.server_has_handler:
             raise TunnelError("the server has no handler")
-        if len(self._asked) >= self._limits.pending:
+        if len(self._outgoing_requests) >= self._limits.max_pending:
             raise TunnelError("too many sessions are being set up")
         session = Session(self._tags.take(), target)
-        self._asked[session.tag] = session
+        self._outgoing_requests[session.tag] = session
         self._deadlines.append((now + self._limits.set_up_within, session))
         return session.tag, [Send(session)]
 
     def abandon(self, tag: int) -> None:
         """Whoever asked wants it no more. Servers are not told: an error for a tag they let go blocks some for ever."""
-        self._asked.pop(tag, None)
+        self._outgoing_requests.pop(tag, None)
 
-    def answer(self, tag: int, error: str | None) -> list[Effect]:
+    def respond(self, tag: int, error: str | None) -> list[Effect]:
         """The handler takes the server's session, or refuses it."""
-        session = self._asking.pop(tag, None)
+        session = self._incoming_requests.pop(tag, None)
         if session is None:
             return []
         if error is not None:
             return [Send(Session(tag, session.target, error=error))]
         return [OpenStream(tag, session.target)]
 
-    def broke(self, tag: int, target: Target, error: str) -> list[Effect]:
+    def on_stream_failed(self, tag: int, target: Target, error: str) -> list[Effect]:
         """The stream that was to carry the server's session could not be opened: it is told at once."""
         return [Send(Session(tag, target, error=error))] if tag > 0 else []
 
@@ -228,61 +228,61 @@ class ClientState:
             tag = self._deadlines.popleft()[1].tag
             if tag < 0:
                 self.abandon(tag)
-                effects.append(Failed(tag, "the server did not answer in time"))
+                effects.append(SessionFailed(tag, "the server did not answer in time"))
             else:
-                effects += self.answer(tag, "the handler did not answer in time")
+                effects += self.respond(tag, "the handler did not answer in time")
         return effects
 
-    def end(self, why: str) -> list[Effect]:
+    def end(self, reason: str) -> list[Effect]:
         """Register is over: who still waits is told."""
-        failed: list[Effect] = [Failed(tag, why) for tag in self._asked]
-        self._asked.clear()
-        self._asking.clear()
-        return failed
+        effects: list[Effect] = [SessionFailed(tag, reason) for tag in self._outgoing_requests]
+        self._outgoing_requests.clear()
+        self._incoming_requests.clear()
+        return effects
 
-    def _hear_session(self, message: Session, now: float) -> list[Effect]:
+    def _on_session(self, message: Session, now: float) -> list[Effect]:
         tag, target = message.tag, message.target
-        if message.malformed:
-            self._asking.pop(tag, None)
-            answer: list[Effect] = [Send(Session(tag, target, error=message.malformed))]
-            is_ours = self._asked.pop(tag, None) is not None
-            return [*answer, Failed(tag, message.malformed)] if is_ours else answer
+        if message.malformed_reason:
+            self._incoming_requests.pop(tag, None)
+            effects: list[Effect] = [Send(Session(tag, target, error=message.malformed_reason))]
+            is_ours = self._outgoing_requests.pop(tag, None) is not None
+            return [*effects, SessionFailed(tag, message.malformed_reason)] if is_ours else effects
         if tag < 0:
-            return self._hear_answer(message)
+            return self._on_session_response(message)
         if message.error:  # the server gave up on what it asked
-            self._asking.pop(tag, None)
+            self._incoming_requests.pop(tag, None)
             return []
-        error = self._why_not(message)
+        error = self._rejection_reason(message)
         if error:
             return [Send(Session(tag, target, error=error))]
-        self._asking[tag] = message
+        self._incoming_requests[tag] = message
         self._deadlines.append((now + self._limits.set_up_within, message))
         return [AskHandler(tag, target)]
 
-    def _why_not(self, message: Session) -> str:
+    def _rejection_reason(self, message: Session) -> str:
         if message.tag == 0:
             return "a server's tags are positive"
         if not message.accept:
             return "the session is not accepted by the server that asks for it"
         if not self._has_handler:
             return "this client has no handler"
-        if message.tag in self._asking:
+        if message.tag in self._incoming_requests:
             return f"tag {message.tag} is in use"
-        if len(self._asking) >= self._limits.pending:
+        if len(self._incoming_requests) >= self._limits.max_pending:
             return "too many sessions are being set up"
         return ""
 
-    def _hear_answer(self, message: Session) -> list[Effect]:
-        asked = self._asked.get(message.tag)
-        if asked is None:
+    def _on_session_response(self, message: Session) -> list[Effect]:
+        request = self._outgoing_requests.get(message.tag)
+        if request is None:
             return []  # late: its caller is gone
         if not (message.accept or message.error):
             return []  # neither yes nor no
-        del self._asked[message.tag]
+        del self._outgoing_requests[message.tag]
         if message.error:
-            return [Failed(message.tag, message.error)]
-        return [OpenStream(message.tag, asked.target)]
+            return [SessionFailed(message.tag, message.error)]
+        return [OpenStream(message.tag, request.target)]
 
     def _is_pending(self, session: Session) -> bool:
         # By itself: a server may use a tag again, and then another deadline is the tag's.
-        return (self._asking if session.tag > 0 else self._asked).get(session.tag) is session
+        return (self._incoming_requests if session.tag > 0 else self._outgoing_requests).get(session.tag) is session

@@ -24,7 +24,7 @@ _HIGHEST_PORT, _MOST_DIGITS = 65535, 5
 _EXAMPLE = "ask for SERVICE.AGENT, such as web.agent-7"
 
 
-class Reason(Enum):
+class RefusalReason(Enum):
     """Why somebody is refused: the word that metrics and logs have for it, and the status of HTTP."""
 
     MALFORMED = ("malformed", 400)
@@ -46,7 +46,7 @@ class Reason(Enum):
     TIMEOUT = ("timeout", 504)
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """As metrics and logs have it."""
         return self.value[0]
 
@@ -59,39 +59,39 @@ class Reason(Enum):
 class RefusedError(Exception):
     """Somebody is not let through; the sentence is for him."""
 
-    def __init__(self, reason: Reason, sentence: str) -> None:
+    def __init__(self, reason: RefusalReason, sentence: str) -> None:
         super().__init__(sentence)
         self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServiceAddress:
     """A service, and the id or the name of the agent that exposes it."""
 
     service: str
     agent: str
 
 
-def parse(target: str) -> Asked:
+def parse(target: str) -> ServiceAddress:
     """Read what CONNECT asks for. Raises RefusedError."""
     host, colon, port = target.rpartition(":")
     if not colon:
         host = target
     elif not (port.isascii() and port.isdigit()):
-        raise RefusedError(Reason.NAME, f"{target!r} has no port that is a number: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{target!r} has no port that is a number: {_EXAMPLE}")
     elif len(port) > _MOST_DIGITS or not 0 < int(port) <= _HIGHEST_PORT:
-        raise RefusedError(Reason.NAME, f"port {port[:10]} is none: ports are 1 to {_HIGHEST_PORT}")
+        raise RefusedError(RefusalReason.NAME, f"port {port[:10]} is none: ports are 1 to {_HIGHEST_PORT}")
     if _is_address(host):
         raise RefusedError(
-            Reason.NAME, f"{host} is an address, and this port leads to agents' services alone: {_EXAMPLE}"
+            RefusalReason.NAME, f"{host} is an address, and this port leads to agents' services alone: {_EXAMPLE}"
         )
     service, _, agent = host.partition(".")
     if not agent:
-        raise RefusedError(Reason.NAME, f"{host!r} is no service of an agent: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{host!r} is no service of an agent: {_EXAMPLE}")
     try:
-        return Asked(agent_services.check_name(service.lower()), agent)
+        return ServiceAddress(agent_services.check_name(service.lower()), agent)
     except ServiceNameError as error:
-        raise RefusedError(Reason.NAME, str(error)) from None
+        raise RefusedError(RefusalReason.NAME, str(error)) from None
 
 
 def check_framing(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -102,18 +102,18 @@ def check_framing(headers: Iterable[tuple[bytes, bytes]]) -> None:
     for name, value in headers:
         if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")):
             sentence = f"a CONNECT has no body: leave {name.decode('ascii')} out"
-            raise RefusedError(Reason.MALFORMED, sentence)
+            raise RefusedError(RefusalReason.MALFORMED, sentence)
 
 
 def token_of(authorization: str) -> str:
     """The token in a Proxy-Authorization: of Bearer, or the password of Basic; empty when there is none."""
-    scheme, _, given = authorization.strip().partition(" ")
-    given = given.strip()
+    scheme, _, credentials = authorization.strip().partition(" ")
+    credentials = credentials.strip()
     if scheme.lower() == "bearer":
-        return given
+        return credentials
     if scheme.lower() == "basic":
         try:
-            return base64.b64decode(given, validate=True).decode().partition(":")[2]
+            return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             return ""
     return ""

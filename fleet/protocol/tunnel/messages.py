@@ -18,7 +18,7 @@ LONGEST_TARGET = 1024
 LAST_TAG = (1 << 31) - 1
 
 
-class Wire(Enum):
+class WireVersion(Enum):
     """Which version an end speaks: configuration or metadata, never guessed from what it says first."""
 
     V0_1 = "0.1"
@@ -77,7 +77,7 @@ class Session:
     accept: bool = False
     error: str = ""
     #: Why it can be neither of these; never sent.
-    malformed: str = ""
+    malformed_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from fleet.protocol.tunnel.messages import (
     Tags,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 
 #: Deadlines of set-ups among which none is looked for that is over.
@@ -58,16 +58,16 @@ class Limits:
     """How much one client may ask for."""
 
     #: Sessions being set up at once, of one connection and direction.
-    pending: int = 256
+    max_pending: int = 256
     #: From asking for a session to its stream, seconds.
     set_up_within: float = 10.0
-    targets: int = 1_000
+    max_targets: int = 1_000
     #: Sessions that one connection asked for and has open: each may be a connection to a service.
-    sessions: int = 10_000
+    max_sessions: int = 10_000
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class ClientConnection:
     """One client's Register stream."""
 
     key: Hashable
@@ -79,30 +79,30 @@ class Connection:
     subscriptions: set[str] = field(default_factory=set)
     tags: Tags = field(default_factory=lambda: Tags(1))
     #: We asked it, by our tag.
-    asked: dict[int, Request] = field(default_factory=dict)
+    outgoing_requests: dict[int, ServerRequest] = field(default_factory=dict)
     #: It asked us, by its tag.
-    asking: dict[int, Asking] = field(default_factory=dict)
+    incoming_requests: dict[int, ClientRequest] = field(default_factory=dict)
     #: Streams that are open, by tag.
-    live: set[int] = field(default_factory=set)
+    open_tags: set[int] = field(default_factory=set)
     #: Of those, how many it asked for.
-    served: int = 0
+    client_session_count: int = 0
 
 
 @dataclass(eq=False, slots=True)
-class Asking:
+class ClientRequest:
     """A session that a client wants."""
 
     target: Target
     #: Its stream may come.
-    accepted: bool = False
+    is_accepted: bool = False
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class ServerRequest:
     """A session that this server wants: of one client, or of whichever of several is first."""
 
     target: Target
-    waiting: dict[Connection, int] = field(default_factory=dict)
+    pending_tags: dict[ClientConnection, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
 
@@ -113,7 +113,7 @@ class Request:
 class Send:
     """Write to a client's Register stream."""
 
-    to: Connection
+    to: ClientConnection
     message: Message
 
 
@@ -124,37 +124,37 @@ class AskHandler:
     A bridge asks the target's owner.
     """
 
-    connection: Connection
+    connection: ClientConnection
     tag: int
     target: Target
     bridge: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RequestFailed:
     """No client gave the session that was asked for."""
 
-    request: Request
+    request: ServerRequest
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Appeared:
+class TargetAdded:
     """A target is registered."""
 
     target: Target
-    connection: Connection
+    connection: ClientConnection
 
 
 @dataclass(frozen=True, slots=True)
-class Vanished:
+class TargetRemoved:
     """A target is no longer registered by that connection."""
 
     target: Target
-    connection: Connection
+    connection: ClientConnection
 
 
-Effect: TypeAlias = Send | AskHandler | Failed | Appeared | Vanished
+Effect: TypeAlias = Send | AskHandler | RequestFailed | TargetAdded | TargetRemoved
 
 
 class ServerState:
@@ -162,13 +162,13 @@ class ServerState:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: WireVersion,
         *,
         has_handler: bool = False,
         local: frozenset[Target] | None = None,
         bridge: bool = False,
         may_claim: Callable[[Peer, Target], bool] | None = None,
-        is_silent: Callable[[Connection], bool] | None = None,
+        is_silent: Callable[[ClientConnection], bool] | None = None,
         limits: Limits | None = None,
     ) -> None:
         """Begin. `local` are the targets its own handler serves, None means it is asked about any.
@@ -182,26 +182,26 @@ class ServerState:
         self._may_claim = may_claim or (lambda peer, target: True)
         self._is_silent = is_silent or (lambda connection: False)
         self._limits = limits or Limits()
-        self._connections: dict[Hashable, Connection] = {}
-        self._owners: dict[Target, Connection] = {}
+        self._connections: dict[Hashable, ClientConnection] = {}
+        self._owners: dict[Target, ClientConnection] = {}
         # All set-ups have the same time, so they end in the order in which they began.
-        self._deadlines: deque[tuple[float, Connection, int, Request | Asking]] = deque()
+        self._deadlines: deque[tuple[float, ClientConnection, int, ServerRequest | ClientRequest]] = deque()
         #: With more of them, those of set-ups that are over are dropped.
         self._most_deadlines = _DEADLINES
 
     # -- connections -----------------------------------------------------------------------------
 
-    def connect(self, key: Hashable, peer: Peer) -> tuple[Connection, list[Effect]]:
+    def connect(self, key: Hashable, peer: Peer) -> tuple[ClientConnection, list[Effect]]:
         """A Register stream begins. Raises TunnelError when its connection has one already."""
         if key in self._connections:
             raise TunnelError("this connection is registered already: one Register stream a connection")
-        connection = Connection(key, peer)
+        connection = ClientConnection(key, peer)
         self._connections[key] = connection
-        if self._wire is Wire.V0_1:
+        if self._wire is WireVersion.V0_1:
             return connection, [Send(connection, Capabilities(self._has_handler))]
         return connection, []
 
-    def disconnect(self, connection: Connection) -> list[Effect]:
+    def disconnect(self, connection: ClientConnection) -> list[Effect]:
         """Its Register stream is over, for whatever reason; streams that are open live on."""
         if self._connections.get(connection.key) is not connection:
             return []
@@ -210,49 +210,49 @@ class ServerState:
         for target in sorted(connection.targets):
             effects += self._drop(target, connection)
         connection.subscriptions.clear()
-        connection.asking.clear()
-        for tag in list(connection.asked):
+        connection.incoming_requests.clear()
+        for tag in list(connection.outgoing_requests):
             effects += self._refuse(connection, tag, "the client went away")
         return effects
 
-    def connection(self, key: Hashable) -> Connection | None:
+    def connection(self, key: Hashable) -> ClientConnection | None:
         """The connection with that key."""
         return self._connections.get(key)
 
-    def owner(self, target: Target) -> Connection | None:
+    def owner(self, target: Target) -> ClientConnection | None:
         """Who registered a target."""
         return self._owners.get(target)
 
-    def targets(self) -> dict[Target, Connection]:
+    def targets(self) -> dict[Target, ClientConnection]:
         """All targets and who registered them."""
         return dict(self._owners)
 
     # -- Register --------------------------------------------------------------------------------
 
-    def receive(self, connection: Connection, message: Message, now: float) -> list[Effect]:
+    def receive(self, connection: ClientConnection, message: Message, now: float) -> list[Effect]:
         """A client said something. Raises TunnelError when the stream must end for it."""
-        if self._wire is Wire.V0_1 and connection.has_handler is None:
-            return self._hear_capabilities(connection, message)
+        if self._wire is WireVersion.V0_1 and connection.has_handler is None:
+            return self._on_capabilities(connection, message)
         if isinstance(message, Registration):
-            return self._hear_registration(connection, message)
+            return self._on_registration(connection, message)
         if isinstance(message, Session):
-            return self._hear_session(connection, message, now)
+            return self._on_session(connection, message, now)
         if isinstance(message, Subscription):
-            return self._hear_subscription(connection, message)
+            return self._on_subscription(connection, message)
         return []  # nothing was said, or capabilities once more
 
-    def answer(self, connection: Connection, tag: int, error: str | None) -> list[Effect]:
+    def respond(self, connection: ClientConnection, tag: int, error: str | None) -> list[Effect]:
         """The handler took a client's session, or refused it; whoever gave up meanwhile is told nothing."""
-        known = connection.asking.get(tag)
-        if known is None or self._connections.get(connection.key) is not connection:
+        request = connection.incoming_requests.get(tag)
+        if request is None or self._connections.get(connection.key) is not connection:
             return []
         if error is not None:
-            del connection.asking[tag]
-            return [Send(connection, Session(tag, known.target, error=error))]
-        known.accepted = True
-        return [Send(connection, Session(tag, known.target, accept=True))]
+            del connection.incoming_requests[tag]
+            return [Send(connection, Session(tag, request.target, error=error))]
+        request.is_accepted = True
+        return [Send(connection, Session(tag, request.target, accept=True))]
 
-    def _hear_capabilities(self, connection: Connection, message: Message) -> list[Effect]:
+    def _on_capabilities(self, connection: ClientConnection, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
             raise TunnelError("capabilities must be the first message of version 0.1")
         if not (message.handler or self._has_handler):
@@ -260,10 +260,10 @@ class ServerState:
         connection.has_handler = message.handler
         return []
 
-    def _hear_registration(self, connection: Connection, message: Registration) -> list[Effect]:
+    def _on_registration(self, connection: ClientConnection, message: Registration) -> list[Effect]:
         target = message.target
         if message.op is Op.ADD:
-            error = self._why_not(connection, target)
+            error = self._rejection_reason(connection, target)
             if error:
                 return [Send(connection, Registration(Op.UNKNOWN, target, error=error))]
             stale = self._owners.get(target)
@@ -271,42 +271,42 @@ class ServerState:
             connection.targets.add(target)
             self._owners[target] = connection
             effects.append(Send(connection, Registration(Op.UNKNOWN, target, accept=True)))
-            effects.append(Appeared(target, connection))
-            return effects + list(self._news(Op.ADD, target, connection))
+            effects.append(TargetAdded(target, connection))
+            return effects + list(self._target_messages(Op.ADD, target, connection))
         if message.op is Op.REMOVE and target in connection.targets:
-            done = Send(connection, Registration(Op.UNKNOWN, target, accept=True))
-            return [done, *self._drop(target, connection)]
+            response = Send(connection, Registration(Op.UNKNOWN, target, accept=True))
+            return [response, *self._drop(target, connection)]
         error = "is not registered by this client" if message.op is Op.REMOVE else "neither added nor removed"
         return [Send(connection, Registration(Op.UNKNOWN, target, error=f"target {target}: {error}"))]
 
-    def _why_not(self, connection: Connection, target: Target) -> str:
+    def _rejection_reason(self, connection: ClientConnection, target: Target) -> str:
         owner = self._owners.get(target)
         if not target.name:
             return "a target needs a name"
         if self._local is not None and target in self._local:
             return f"target {target} is one of this server's own"
         if not self._may_claim(connection.peer, target):
-            who = " or ".join(connection.peer.identity) or "a client without a certificate"
-            return f"target {target} may not be claimed by {who}"
+            client_name = " or ".join(connection.peer.identity) or "a client without a certificate"
+            return f"target {target} may not be claimed by {client_name}"
         if owner is connection:
             return f"target {target} is registered already by this client"
         if owner is not None and not connection.peer.replaces(owner.peer, silent=self._is_silent(owner)):
             return f"target {target} is registered already by another client"
-        if len(connection.targets) >= self._limits.targets:
-            return f"target {target}: this client has {self._limits.targets} targets, the most allowed"
+        if len(connection.targets) >= self._limits.max_targets:
+            return f"target {target}: this client has {self._limits.max_targets} targets, the most allowed"
         return ""
 
-    def _drop(self, target: Target, connection: Connection) -> list[Effect]:
+    def _drop(self, target: Target, connection: ClientConnection) -> list[Effect]:
         connection.targets.discard(target)
         del self._owners[target]
-        return [Vanished(target, connection), *self._news(Op.REMOVE, target, connection)]
+        return [TargetRemoved(target, connection), *self._target_messages(Op.REMOVE, target, connection)]
 
-    def _news(self, op: Op, target: Target, of: Connection) -> Iterator[Effect]:
+    def _target_messages(self, op: Op, target: Target, owner: ClientConnection) -> Iterator[Effect]:
         for connection in self._connections.values() if self._bridge else ():
-            if connection is not of and not connection.subscriptions.isdisjoint(("", target.type)):
+            if connection is not owner and not connection.subscriptions.isdisjoint(("", target.type)):
                 yield Send(connection, Registration(op, target))
 
-    def _hear_subscription(self, connection: Connection, message: Subscription) -> list[Effect]:
+    def _on_subscription(self, connection: ClientConnection, message: Subscription) -> list[Effect]:
         kind = message.type
         if message.op is Op.REMOVE:
             connection.subscriptions.discard(kind)
@@ -317,33 +317,33 @@ class ServerState:
             ]
         # What a client can be connected with: the server's own targets, and others' where it bridges. A refusal would
         # end a client of Go's library, so a server that has nothing to tell of accepts as well.
-        others = self._owners if self._bridge else {}
-        heard = {
+        other_owners = self._owners if self._bridge else {}
+        visible_targets = {
             *(self._local or ()),
-            *(target for target, owner in others.items() if owner is not connection),
+            *(target for target, owner in other_owners.items() if owner is not connection),
         }
         effects: list[Effect] = [
             Send(connection, Registration(Op.ADD, target))
-            for target in sorted(heard)
+            for target in sorted(visible_targets)
             if kind in ("", target.type)
         ]
         if kind in connection.subscriptions:
             error = f"subscribed already to {kind or 'all types'}"
             return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
-        if len(connection.subscriptions) >= self._limits.targets:
-            error = f"this client has {self._limits.targets} subscriptions, the most allowed"
+        if len(connection.subscriptions) >= self._limits.max_targets:
+            error = f"this client has {self._limits.max_targets} subscriptions, the most allowed"
             return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
         connection.subscriptions.add(kind)
         return [*effects, Send(connection, Subscription(Op.ADD, kind, accept=True))]
 
     # -- sessions --------------------------------------------------------------------------------
 
-    def open(self, target: Target, now: float, to: Connection | None = None) -> tuple[Request, list[Effect]]:
+    def open(self, target: Target, now: float, to: ClientConnection | None = None) -> tuple[ServerRequest, list[Effect]]:
         """Ask for a session: of `to`, else of the target's owner (0.1: of all). Raises TunnelError."""
-        request = Request(target)
+        request = ServerRequest(target)
         effects: list[Effect] = []
         for connection in self._candidates(target, to):
-            if len(connection.asked) >= self._limits.pending:
+            if len(connection.outgoing_requests) >= self._limits.max_pending:
                 request.errors.append("too many sessions are being set up with this client")
                 continue
             try:
@@ -351,41 +351,41 @@ class ServerState:
             except TunnelError as error:
                 request.errors.append(str(error))
                 continue
-            request.waiting[connection] = tag
-            connection.asked[tag] = request
+            request.pending_tags[connection] = tag
+            connection.outgoing_requests[tag] = request
             self._set_deadline(now, connection, tag, request)
             effects.append(Send(connection, Session(tag, target, accept=True)))
-        if not request.waiting:
+        if not request.pending_tags:
             raise TunnelError("; ".join(request.errors))
         return request, effects
 
-    def abandon(self, request: Request) -> None:
+    def abandon(self, request: ServerRequest) -> None:
         """Whoever wanted it does so no more: a stream that comes for it is refused."""
-        for connection, tag in request.waiting.items():
-            connection.asked.pop(tag, None)
-        request.waiting.clear()
+        for connection, tag in request.pending_tags.items():
+            connection.outgoing_requests.pop(tag, None)
+        request.pending_tags.clear()
 
-    def attach(self, connection: Connection, tag: int) -> Request | Target:
+    def attach(self, connection: ClientConnection, tag: int) -> ServerRequest | Target:
         """A Tunnel stream came: for a session of ours, or for one that the client asked for. Raises TunnelError."""
-        request = connection.asked.pop(tag, None)
+        request = connection.outgoing_requests.pop(tag, None)
         if request is not None:
-            del request.waiting[connection]
+            del request.pending_tags[connection]
             self.abandon(request)  # the first one wins
-            connection.live.add(tag)
+            connection.open_tags.add(tag)
             return request
-        asking = connection.asking.get(tag)
-        if asking is None or not asking.accepted:
+        client_request = connection.incoming_requests.get(tag)
+        if client_request is None or not client_request.is_accepted:
             raise TunnelError(f"no session on this connection waits for tag {tag}")
-        del connection.asking[tag]
-        connection.live.add(tag)
-        connection.served += 1
-        return asking.target
+        del connection.incoming_requests[tag]
+        connection.open_tags.add(tag)
+        connection.client_session_count += 1
+        return client_request.target
 
-    def detach(self, connection: Connection, tag: int) -> None:
+    def detach(self, connection: ClientConnection, tag: int) -> None:
         """Its stream is over."""
-        if tag in connection.live:
-            connection.live.remove(tag)
-            connection.served -= tag < 0
+        if tag in connection.open_tags:
+            connection.open_tags.remove(tag)
+            connection.client_session_count -= tag < 0
 
     def wake_at(self) -> float | None:
         """When `expire` has something to do."""
@@ -401,71 +401,71 @@ class ServerState:
             if tag > 0:
                 effects += self._refuse(connection, tag, "the client did not open the stream in time")
             else:
-                target = connection.asking.pop(tag).target
+                target = connection.incoming_requests.pop(tag).target
                 effects.append(
                     Send(connection, Session(tag, target, error="the session was not set up in time"))
                 )
         return effects
 
-    def _set_deadline(self, now: float, connection: Connection, tag: int, wanted: Request | Asking) -> None:
-        self._deadlines.append((now + self._limits.set_up_within, connection, tag, wanted))
+    def _set_deadline(self, now: float, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest) -> None:
+        self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
         if len(self._deadlines) > self._most_deadlines:
             # Behind one that still waits, those of all that were withdrawn meanwhile would stay until its time is over.
             self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
             self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
 
-    def _is_pending(self, connection: Connection, tag: int, wanted: Request | Asking) -> bool:
+    def _is_pending(self, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest) -> bool:
         # By what it was for: a client may use a tag again, and then another deadline is the tag's.
-        return (connection.asked if tag > 0 else connection.asking).get(tag) is wanted
+        return (connection.outgoing_requests if tag > 0 else connection.incoming_requests).get(tag) is request
 
-    def _candidates(self, target: Target, to: Connection | None) -> Iterable[Connection]:
+    def _candidates(self, target: Target, to: ClientConnection | None) -> Iterable[ClientConnection]:
         if to is not None:
             if self._connections.get(to.key) is not to:
                 raise TunnelError("no such client")
-            if self._wire is Wire.V0_1 and not to.has_handler:
+            if self._wire is WireVersion.V0_1 and not to.has_handler:
                 raise TunnelError("this client has no handler")
             return [to]
-        if self._wire is Wire.V0_1:
-            found = [connection for connection in self._connections.values() if connection.has_handler]
-            if not found:
+        if self._wire is WireVersion.V0_1:
+            connections = [connection for connection in self._connections.values() if connection.has_handler]
+            if not connections:
                 raise TunnelError("no client with a handler is connected")
-            return found
+            return connections
         owner = self._owners.get(target)
         if owner is None:
             raise TunnelError(f"no target {target} is registered")
         return [owner]
 
-    def _hear_session(self, connection: Connection, message: Session, now: float) -> list[Effect]:
+    def _on_session(self, connection: ClientConnection, message: Session, now: float) -> list[Effect]:
         tag, target = message.tag, message.target
-        if message.malformed:
-            connection.asking.pop(tag, None)
-            answer: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed))]
-            return answer + (self._refuse(connection, tag, message.malformed) if tag > 0 else [])
+        if message.malformed_reason:
+            connection.incoming_requests.pop(tag, None)
+            effects: list[Effect] = [Send(connection, Session(tag, target, error=message.malformed_reason))]
+            return effects + (self._refuse(connection, tag, message.malformed_reason) if tag > 0 else [])
         if tag > 0 and message.error:
             return self._refuse(connection, tag, message.error)
-        if tag > 0 and (message.accept or tag in connection.asked or tag in connection.live):
+        if tag > 0 and (message.accept or tag in connection.outgoing_requests or tag in connection.open_tags):
             return []  # it accepts what was asked: by its stream, so these words are needless
         if message.error:
-            connection.asking.pop(tag, None)
+            connection.incoming_requests.pop(tag, None)
             return []
         try:
             bridge = self._admit(connection, tag, target)
         except TunnelError as error:
             return [Send(connection, Session(tag, target, error=str(error)))]
-        asking = connection.asking[tag] = Asking(target)
-        self._set_deadline(now, connection, tag, asking)
+        client_request = connection.incoming_requests[tag] = ClientRequest(target)
+        self._set_deadline(now, connection, tag, client_request)
         return [AskHandler(connection, tag, target, bridge)]
 
-    def _admit(self, connection: Connection, tag: int, target: Target) -> bool:
+    def _admit(self, connection: ClientConnection, tag: int, target: Target) -> bool:
         """Whether a bridge serves it. Raises TunnelError when nobody does."""
         if tag >= 0:
             raise TunnelError("a client's tags are negative")
-        if tag in connection.asking or tag in connection.live:
+        if tag in connection.incoming_requests or tag in connection.open_tags:
             raise TunnelError(f"tag {tag} is in use")
-        if len(connection.asking) >= self._limits.pending:
+        if len(connection.incoming_requests) >= self._limits.max_pending:
             raise TunnelError("too many sessions of this client are being set up")
-        if connection.served + len(connection.asking) >= self._limits.sessions:
-            raise TunnelError(f"this client has {self._limits.sessions} sessions, the most allowed")
+        if connection.client_session_count + len(connection.incoming_requests) >= self._limits.max_sessions:
+            raise TunnelError(f"this client has {self._limits.max_sessions} sessions, the most allowed")
         owner = self._owners.get(target)
         if self._has_handler and (target in self._local if self._local is not None else owner is None):
             return False
@@ -475,10 +475,10 @@ class ServerState:
             raise TunnelError(f"target {target} is this client's own")
         return True
 
-    def _refuse(self, connection: Connection, tag: int, error: str) -> list[Effect]:
-        request = connection.asked.pop(tag, None)
+    def _refuse(self, connection: ClientConnection, tag: int, error: str) -> list[Effect]:
+        request = connection.outgoing_requests.pop(tag, None)
         if request is None:
             return []  # late: its caller is gone
-        del request.waiting[connection]
+        del request.pending_tags[connection]
         request.errors.append(text_limits.cut(error, _LONGEST_ERROR))
-        return [] if request.waiting else [Failed(request, "; ".join(request.errors))]
+        return [] if request.pending_tags else [RequestFailed(request, "; ".join(request.errors))]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet.processes import background
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Known
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import BlockCache
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.tls import TLSError, TLSFiles
 
 #: HTTP/2 over TLS is agreed on by this name, RFC 9113 section 3.2.
@@ -68,14 +68,14 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-class Dialer:
+class BackendDialer:
     """Connects one address."""
 
     def __init__(
         self,
         address: tuple[str, int],
-        known: Known[Any],
-        options: Options,
+        cache: BlockCache[Any],
+        options: ConnectionOptions,
         *,
         within: float = 2.0,
         tls: ssl.SSLContext | None = None,
@@ -83,14 +83,14 @@ class Dialer:
     ) -> None:
         """Connect nothing yet; a connection and its first frames may take `within` seconds."""
         self.address = address
-        self._known = known
+        self._cache = cache
         self._options = options
         self._within = within
         self._tls = tls
         self.server_name = server_name or address[0]
-        self._connections: list[Connection] = []
-        self._dialing: asyncio.Task[Connection] | None = None
-        self._closed = False
+        self._connections: list[Http2Connection] = []
+        self._dial_task: asyncio.Task[Http2Connection] | None = None
+        self._is_closed = False
 
     @property
     def connections(self) -> int:
@@ -101,63 +101,63 @@ class Dialer:
         """Connect by this from now on; connections there are go on."""
         self._tls = tls
 
-    def ready(self) -> Connection | None:
+    def ready(self) -> Http2Connection | None:
         """A connection that takes a call at once."""
         for connection in self._connections:
-            if connection.takes_more:
+            if connection.can_open:
                 return connection
         return None
 
-    async def dial(self) -> Connection:
+    async def dial(self) -> Http2Connection:
         """A connection that takes a call; all who wait share one attempt. Raises DialError."""
         for _ in range(_DIALS):
             ready = self.ready()
             if ready is not None:
                 return ready
-            if self._closed:
+            if self._is_closed:
                 raise DialError("it is no backend any more")
-            if self._dialing is None:
-                self._dialing = asyncio.create_task(self._dial())
-                self._dialing.add_done_callback(self._dialed)
+            if self._dial_task is None:
+                self._dial_task = asyncio.create_task(self._dial())
+                self._dial_task.add_done_callback(self._on_dialed)
             # Others waited, too, and may have filled it meanwhile.
-            await asyncio.shield(self._dialing)
+            await asyncio.shield(self._dial_task)
         raise DialError("it takes no more calls")
 
     def retire(self) -> None:
         """Take no more calls; connections end after their last one."""
-        self._closed = True
+        self._is_closed = True
         for connection in list(self._connections):
             connection.retire()
 
     async def close(self) -> None:
         """End all connections, with their calls."""
-        self._closed = True
+        self._is_closed = True
         for connection in list(self._connections):
             connection.close()
-        if self._dialing is not None:
-            await background.stop([self._dialing])
+        if self._dial_task is not None:
+            await background.stop([self._dial_task])
 
-    def _dialed(self, task: asyncio.Task[Connection]) -> None:
-        self._dialing = None
+    def _on_dialed(self, task: asyncio.Task[Http2Connection]) -> None:
+        self._dial_task = None
         if not task.cancelled():
             task.exception()  # those who waited were told
 
-    async def _dial(self) -> Connection:
+    async def _dial(self) -> Http2Connection:
         loop = asyncio.get_running_loop()
-        ready: asyncio.Future[Connection] = loop.create_future()
+        ready: asyncio.Future[Http2Connection] = loop.create_future()
 
-        def on_ready(connection: Connection) -> None:
+        def on_ready(connection: Http2Connection) -> None:
             if not ready.done():
                 ready.set_result(connection)
 
-        def on_end(connection: Connection, why: str) -> None:
+        def on_end(connection: Http2Connection, reason: str) -> None:
             if connection in self._connections:
                 self._connections.remove(connection)
             if not ready.done():
-                ready.set_exception(DialError(why))
+                ready.set_exception(DialError(reason))
 
-        connection = Connection(
-            self._known, self._options, on_ready=on_ready, on_retire=self._retired, on_end=on_end
+        connection = Http2Connection(
+            self._cache, self._options, on_ready=on_ready, on_retire=self._on_retire, on_end=on_end
         )
         try:
             async with asyncio.timeout(self._within):
@@ -178,13 +178,13 @@ class Dialer:
         finally:
             if ready.done() and not ready.cancelled():
                 ready.exception()
-        if self._closed:
+        if self._is_closed:
             connection.close()
             raise DialError("it is no backend any more")
         self._connections.append(connection)
         return connection
 
-    def _retired(self, connection: Connection) -> None:
+    def _on_retire(self, connection: Http2Connection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
 

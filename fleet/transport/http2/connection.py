@@ -9,12 +9,12 @@ from typing import Any
 from typing_extensions import override
 
 from fleet.transport.http2 import floods, frames, header_blocks
-from fleet.transport.http2.fields import NO_TABLE, Decoder, Known, ListTooLong
-from fleet.transport.http2.frames import Code, ConnectionBroken, Setting, Type
+from fleet.transport.http2.fields import NO_TABLE, Decoder, BlockCache, HeaderListTooLongError
+from fleet.transport.http2.frames import Code, ConnectionBrokenError, Setting, Type
 from fleet.transport.http2.header_blocks import Block, HeaderBlocks
 from fleet.transport.http2.liveness import Liveness
 from fleet.transport.http2.messages import Shape
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
@@ -23,21 +23,21 @@ _DATA, _HEADERS, _CONTINUATION = int(Type.DATA), int(Type.HEADERS), int(Type.CON
 _WINDOW_UPDATE, _SETTINGS = int(Type.WINDOW_UPDATE), int(Type.SETTINGS)
 
 
-class Connection(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """Frames in and out. Tells the listeners of its streams, `on_stream` of new ones, and `on_end` once."""
 
     def __init__(
         self,
-        known: Known[Any],
-        options: Options,
+        cache: BlockCache[Any],
+        options: ConnectionOptions,
         *,
         on_stream: Callable[[Stream, Any], None] | None = None,
-        on_ready: Callable[[Connection], None] | None = None,
-        on_retire: Callable[[Connection], None] | None = None,
-        on_end: Callable[[Connection, str], None] | None = None,
+        on_ready: Callable[[Http2Connection], None] | None = None,
+        on_retire: Callable[[Http2Connection], None] | None = None,
+        on_end: Callable[[Http2Connection, str], None] | None = None,
     ) -> None:
         """Be a server if there is `on_stream`, else a client."""
-        self._known = known
+        self._cache = cache
         self._options = options
         self._on_stream = on_stream
         self._on_ready = on_ready
@@ -50,36 +50,36 @@ class Connection(asyncio.Protocol):
         self._unread = b""
         self._unsent: list[bytes] = []
         self._preface = on_stream is not None
-        self._settled = False
+        self._has_settings = False
         self._streams: dict[int, Stream] = {}
-        self._blocked: dict[int, Stream] = {}
+        self._blocked_streams: dict[int, Stream] = {}
         self._numbers = StreamNumbers(server=on_stream is not None)
         self._blocks = HeaderBlocks(options.header_list)
-        self._received = 0
-        self._resets = floods.Resets(self._loop.time)
-        self._idle_frames = floods.IdleFrames(self._loop.time)
+        self._received_bytes = 0
+        self._resets = floods.ResetBudget(self._loop.time)
+        self._idle_frames = floods.IdleFrameBudget(self._loop.time)
         self._liveness = Liveness(
             options.ping_after,
             options.answer_within,
             options.ping_without_data,
-            wanted=lambda: bool(self._streams) and not self.ended,
+            has_calls=lambda: bool(self._streams) and not self.is_ended,
             send=self.write,
-            dead=self._frozen,
+            on_dead=self._on_frozen,
         )
         self._initial_window = frames.DEFAULT_WINDOW
         self._peer_streams = 100 if on_stream is None else 0
-        self._why = ""
+        self._end_reason = ""
         #: Bytes we may send on all streams together.
         self.window = frames.DEFAULT_WINDOW
         #: Bytes the peer ever allowed us; less `window`, it is what we sent.
-        self._granted = frames.DEFAULT_WINDOW
+        self._granted_bytes = frames.DEFAULT_WINDOW
         self.peer_frame = frames.DEFAULT_FRAME
         self.stream_window = options.stream_window
         #: The peer reads too slowly: data waits.
         self.paused = False
         #: It takes no new streams; those there are go on.
-        self.retired = False
-        self.ended = False
+        self.is_retired = False
+        self.is_ended = False
 
     # What its user calls.
 
@@ -89,10 +89,10 @@ class Connection(asyncio.Protocol):
         return len(self._streams)
 
     @property
-    def takes_more(self) -> bool:
+    def can_open(self) -> bool:
         """Whether `open` may be called."""
         return (
-            self._settled and not self.retired and not self.ended and len(self._streams) < self._peer_streams
+            self._has_settings and not self.is_retired and not self.is_ended and len(self._streams) < self._peer_streams
         )
 
     def open(self, block: bytes, *, end: bool = False) -> Stream:
@@ -107,22 +107,22 @@ class Connection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Take no new streams and end after the last."""
-        if self.retired or self.ended:
+        if self.is_retired or self.is_ended:
             return
         if self._on_stream is not None:
             # The peer may not know yet and begin streams meanwhile: those are still served, RFC 9113 section 6.8.
             self.write(frames.goaway(frames.LARGEST_WINDOW, Code.NO_ERROR, "it ends"))
         self._retire()
 
-    def close(self, why: str = "it was closed") -> None:
+    def close(self, reason: str = "it was closed") -> None:
         """End at once, with all streams."""
-        self._end(Code.NO_ERROR, why)
+        self._end(Code.NO_ERROR, reason)
 
     # What streams call.
 
     def write(self, data: bytes) -> None:
         """Send frames, together with all of this turn of the loop: a system call costs more than a frame."""
-        if self._transport is None or self.ended:
+        if self._transport is None or self.is_ended:
             return
         if not self._unsent:
             self._loop.call_soon(self.flush)
@@ -140,11 +140,11 @@ class Connection(asyncio.Protocol):
         if not self._block_written:
             self._block_written = True
             block = NO_TABLE + block
-        self.write(header_blocks.written(number, block, self.peer_frame, end=end))
+        self.write(header_blocks.encode_frames(number, block, self.peer_frame, end=end))
 
     def write_reset(self, number: int, code: Code) -> None:
         """End a stream."""
-        self._numbers.reset(number, here=True)
+        self._numbers.reset(number, is_local=True)
         self.write(frames.rst_stream(number, code))
 
     def count_fault(self) -> None:
@@ -155,19 +155,19 @@ class Connection(asyncio.Protocol):
     def count_empty(self) -> None:
         """Count a client's frame that moves nothing. Raises ConnectionBroken when there were too many."""
         if self._on_stream is not None:
-            self._idle_frames.other()
+            self._idle_frames.count_other()
 
     def block(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
-        self._blocked[stream.number] = stream
+        self._blocked_streams[stream.number] = stream
 
     def forget(self, stream: Stream) -> None:
         """It is closed."""
         if self._streams.pop(stream.number, None) is not None:
-            self._resets.ended()
-        self._blocked.pop(stream.number, None)
-        if self.retired and not self._streams and not self.ended:
-            self._end(Code.NO_ERROR, self._why or "it took no new calls, and has no more")
+            self._resets.record_ended_stream()
+        self._blocked_streams.pop(stream.number, None)
+        if self.is_retired and not self._streams and not self.is_ended:
+            self._end(Code.NO_ERROR, self._end_reason or "it took no new calls, and has no more")
 
     # What the event loop calls.
 
@@ -176,48 +176,48 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are of no class of asyncio's
         options = self._options
-        ours = {
+        own_settings = {
             Setting.HEADER_TABLE_SIZE: 0,
             Setting.INITIAL_WINDOW_SIZE: options.stream_window,
             Setting.MAX_FRAME_SIZE: options.frame,
             Setting.MAX_HEADER_LIST_SIZE: options.header_list,
         }
         if self._on_stream is None:
-            ours[Setting.ENABLE_PUSH] = 0
+            own_settings[Setting.ENABLE_PUSH] = 0
         else:
-            ours[Setting.MAX_CONCURRENT_STREAMS] = options.streams
-        greeting = b"" if self._on_stream else frames.PREFACE
+            own_settings[Setting.MAX_CONCURRENT_STREAMS] = options.streams
+        preface = b"" if self._on_stream else frames.PREFACE
         more = frames.window_update(0, options.connection_window - frames.DEFAULT_WINDOW)
-        self.write(greeting + frames.settings(ours) + more)
+        self.write(preface + frames.settings(own_settings) + more)
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self.ended:
+        if self.is_ended:
             return
-        self._liveness.heard()
+        self._liveness.record_activity()
         buffer = self._unread + data if self._unread else data
         at, size = 0, len(buffer)
         try:
             if self._preface:
                 at = self._read_preface(buffer)
-            while size - at >= frames.HEADER_LENGTH and not self._preface and not self.ended:
+            while size - at >= frames.HEADER_LENGTH and not self._preface and not self.is_ended:
                 length, kind, flags, number = frames.header(buffer, at)
                 if length > self._options.frame:
                     # The letters of another protocol read as a huge frame.
-                    why = "a frame is too long" if self._settled else "the peer does not speak HTTP/2"
-                    raise ConnectionBroken(Code.FRAME_SIZE_ERROR, why)
+                    reason = "a frame is too long" if self._has_settings else "the peer does not speak HTTP/2"
+                    raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, reason)
                 begin = at + frames.HEADER_LENGTH
                 if begin + length > size:
                     break
                 at = begin + length
                 self._frame(kind, flags, number, buffer[begin:at])
             self._unread = buffer[at:]
-        except ConnectionBroken as error:
+        except ConnectionBrokenError as error:
             self._end(error.code, str(error))
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(None, self._why or (str(exc) if exc else "the other end closed it"))
+        self._end(None, self._end_reason or (str(exc) if exc else "the other end closed it"))
 
     @override
     def pause_writing(self) -> None:
@@ -232,38 +232,38 @@ class Connection(asyncio.Protocol):
 
     def _read_preface(self, buffer: bytes) -> int:
         if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
         if len(buffer) < len(frames.PREFACE):
             return 0
         self._preface = False
         return len(frames.PREFACE)
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if not self._settled and kind != _SETTINGS:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
+        if not self._has_settings and kind != _SETTINGS:
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
         if self._blocks.pieces:  # most frames come between blocks: a call costs more than a look
-            self._blocks.must_not_interrupt(kind, number)
+            self._blocks.check_order(kind, number)
         if kind == _DATA:
             self._data(number, flags, payload)
         elif kind == _HEADERS:
-            self._headers(self._blocks.begun(number, flags, payload))
+            self._headers(self._blocks.add_headers(number, flags, payload))
         elif kind == _CONTINUATION:
-            self._headers(self._blocks.continued(flags, payload))
+            self._headers(self._blocks.add_continuation(flags, payload))
         else:
             frames.check(kind, flags, number, len(payload))
             if kind == _WINDOW_UPDATE:
-                self._window_update(number, frames.long(payload) & frames.LARGEST_WINDOW)
+                self._window_update(number, frames.read_uint32(payload) & frames.LARGEST_WINDOW)
             else:
                 self._control(kind, flags, number, payload)
 
     def _control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         match kind:
             case Type.RST_STREAM:
-                self._rst_stream(number, frames.code_of(frames.long(payload)))
+                self._rst_stream(number, frames.code_of(frames.read_uint32(payload)))
             case Type.SETTINGS:
                 self._settings(flags, payload)
             case Type.PUSH_PROMISE:
-                raise ConnectionBroken(Code.PROTOCOL_ERROR, "nobody asked for pushes")
+                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "nobody asked for pushes")
             case Type.PING:
                 self._ping(flags, payload)
             case Type.GOAWAY:
@@ -275,45 +275,45 @@ class Connection(asyncio.Protocol):
 
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
-        self._received += size
-        if self._received > self._options.connection_window:
-            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "more data than the connection's window")
-        if self._received >= self._options.connection_window // 2:
+        self._received_bytes += size
+        if self._received_bytes > self._options.connection_window:
+            raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "more data than the connection's window")
+        if self._received_bytes >= self._options.connection_window // 2:
             # Streams hold back by themselves; this one only bounds what one read may bring.
-            self.write(frames.window_update(0, self._received))
-            self._received = 0
-        data = frames.unpadded(payload, flags) if flags & frames.PADDED else payload
+            self.write(frames.window_update(0, self._received_bytes))
+            self._received_bytes = 0
+        data = frames.strip_padding(payload, flags) if flags & frames.PADDED else payload
         stream = self._streams.get(number)
         if stream is None:
-            self._late(number)
+            self._on_late_frame(number)
             return
-        self._liveness.data_heard = True
-        stream.data(data, size, end=bool(flags & frames.END_STREAM))
+        self._liveness.has_data_since_ping = True
+        stream.receive_data(data, size, end=bool(flags & frames.END_STREAM))
 
     def _headers(self, whole: Block | None) -> None:
         if whole is None:
             return
         number, block, end, dependency = whole
-        self._liveness.data_heard = True
+        self._liveness.has_data_since_ping = True
         stream = self._streams.get(number)
         begins = stream is None and self._on_stream is not None and number > self._numbers.last
         if begins:
             self._numbers.open(number)
         try:
-            made, shape = self._decoder.read(block, self._known)
-        except ListTooLong as error:
+            head, shape = self._decoder.read(block, self._cache)
+        except HeaderListTooLongError as error:
             self._stream_error(number, Code.ENHANCE_YOUR_CALM, str(error))
             return
         if dependency and dependency == number:
             self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
         elif begins:
-            self._begin(number, made, shape, end=end)
+            self._begin(number, head, shape, end=end)
         elif stream is None:
-            self._late(number)
+            self._on_late_frame(number)
         else:
-            stream.headers(made, shape, end=end)
+            stream.receive_headers(head, shape, end=end)
 
-    def _begin(self, number: int, made: Any, shape: Shape, *, end: bool) -> None:
+    def _begin(self, number: int, head: Any, shape: Shape, *, end: bool) -> None:
         assert self._on_stream is not None
         if shape.request_fault:
             self._stream_error(number, Code.PROTOCOL_ERROR, shape.request_fault)
@@ -322,10 +322,10 @@ class Connection(asyncio.Protocol):
             self.write_reset(number, Code.REFUSED_STREAM)
             return
         stream = self._new_stream(number)
-        self._on_stream(stream, made)
+        self._on_stream(stream, head)
         self._liveness.watch()
         if stream.listener is not None:
-            stream.headers(made, shape, end=end)
+            stream.receive_headers(head, shape, end=end)
 
     def _new_stream(self, number: int) -> Stream:
         requests = self._on_stream is not None
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
         self._streams[number] = stream
         return stream
 
-    def _late(self, number: int) -> None:
+    def _on_late_frame(self, number: int) -> None:
         """Answer HEADERS or DATA on a stream that is over."""
         if self._numbers.needs_reset(number):
             self.count_fault()
@@ -342,12 +342,12 @@ class Connection(asyncio.Protocol):
     def _rst_stream(self, number: int, code: Code) -> None:
         stream = self._streams.get(number)
         if stream is None:
-            self._numbers.must_not_be_idle(number)
+            self._numbers.check_not_idle(number)
         if self._on_stream is not None:
-            self._resets.by_client(None if stream is None else stream.deadline_at)
+            self._resets.count_client_reset(None if stream is None else stream.deadline_at)
         if stream is None:
             return
-        self._numbers.reset(number, here=False)
+        self._numbers.reset(number, is_local=False)
         listener = stream.drop()
         if listener is not None:
             listener.on_reset(code, "")
@@ -365,8 +365,8 @@ class Connection(asyncio.Protocol):
                     self.peer_frame = min(value, frames.DEFAULT_FRAME * 4)
                 case Setting.MAX_CONCURRENT_STREAMS:
                     self._peer_streams = value
-        self._answer(frames.frame(Type.SETTINGS, frames.ACK, 0))
-        first, self._settled = not self._settled, True
+        self._respond(frames.frame(Type.SETTINGS, frames.ACK, 0))
+        first, self._has_settings = not self._has_settings, True
         if not first:
             self.count_empty()
         elif self._on_stream is None and Setting.MAX_CONCURRENT_STREAMS not in dict(values):
@@ -375,46 +375,46 @@ class Connection(asyncio.Protocol):
             self._on_ready(self)
         self._flush_blocked()
 
-    def _new_initial_window(self, value: int) -> None:
+    def _new_initial_window(self, size: int) -> None:
         for stream in self._streams.values():
-            stream.window += value - self._initial_window
+            stream.window += size - self._initial_window
             if stream.window > frames.LARGEST_WINDOW:
-                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "a window is too large")
-        self._initial_window = value
+                raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "a window is too large")
+        self._initial_window = size
 
     def _ping(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
-            self._liveness.answered()
+            self._liveness.record_ping_ack()
             return
         if self._on_stream is not None:
-            self._idle_frames.ping(self._granted - self.window)
-        self._answer(frames.frame(Type.PING, frames.ACK, 0, payload))
+            self._idle_frames.count_ping(self._granted_bytes - self.window)
+        self._respond(frames.frame(Type.PING, frames.ACK, 0, payload))
 
-    def _answer(self, data: bytes) -> None:
+    def _respond(self, data: bytes) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport else 0
-        floods.must_read(unsent, len(self._unsent))
+        floods.check_unsent(unsent, len(self._unsent))
         self.write(data)
 
     def _goaway(self, payload: bytes) -> None:
-        last = frames.long(payload) & frames.LARGEST_WINDOW
-        said = payload[8:].decode("ascii", "replace")[:100] or frames.code_of(frames.long(payload, 4)).name
-        self._why = f"it went away: {said}"
+        last = frames.read_uint32(payload) & frames.LARGEST_WINDOW
+        debug_text = payload[8:].decode("ascii", "replace")[:100] or frames.code_of(frames.read_uint32(payload, 4)).name
+        self._end_reason = f"it went away: {debug_text}"
         if self._on_stream is not None:
             return  # a client that goes away closes its streams by itself
         self._retire()
         for number in [number for number in self._streams if number > last]:
             listener = self._streams[number].drop()
             if listener is not None:
-                listener.on_reset(Code.REFUSED_STREAM, self._why)
+                listener.on_reset(Code.REFUSED_STREAM, self._end_reason)
 
     def _window_update(self, number: int, more: int) -> None:
         if number == 0:
             if more == 0:
-                raise ConnectionBroken(Code.PROTOCOL_ERROR, "the connection's window grows by nothing")
+                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the connection's window grows by nothing")
             self.window += more
-            self._granted += more
+            self._granted_bytes += more
             if self.window > frames.LARGEST_WINDOW:
-                raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
+                raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
             self._flush_blocked()
             return
         if more == 0:
@@ -422,30 +422,30 @@ class Connection(asyncio.Protocol):
             return
         stream = self._streams.get(number)
         if stream is None:
-            self._numbers.must_not_be_idle(number)
+            self._numbers.check_not_idle(number)
             return
         stream.window += more
         if stream.window > frames.LARGEST_WINDOW:
             stream.fail(Code.FLOW_CONTROL_ERROR, "made a window too large")
-        elif stream.waiting:
+        elif stream.has_pending_data:
             stream.flush()
 
     def _priority(self, number: int, payload: bytes) -> None:
         if number == 0:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "PRIORITY belongs to a stream")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "PRIORITY belongs to a stream")
         if len(payload) != 5:
             self._stream_error(number, Code.FRAME_SIZE_ERROR, "sent PRIORITY of a wrong length")
         elif frames.dependency(payload, 0) == number:
             self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
         self.count_empty()
 
-    def _stream_error(self, number: int, code: Code, why: str) -> None:
+    def _stream_error(self, number: int, code: Code, reason: str) -> None:
         """End a stream, whatever its state: one that was never opened ends the connection."""
         stream = self._streams.get(number)
         if stream is not None:
-            stream.fail(code, why)
+            stream.fail(code, reason)
         elif self._numbers.is_idle(number):
-            raise ConnectionBroken(code, why)
+            raise ConnectionBrokenError(code, reason)
         else:
             self.count_fault()
             self.write_reset(number, code)
@@ -453,29 +453,29 @@ class Connection(asyncio.Protocol):
     # The end.
 
     def _flush_blocked(self) -> None:
-        blocked, self._blocked = self._blocked, {}
-        for stream in blocked.values():
+        blocked_streams, self._blocked_streams = self._blocked_streams, {}
+        for stream in blocked_streams.values():
             stream.flush()
 
     def _retire(self) -> None:
-        if self.retired:
+        if self.is_retired:
             return
-        self.retired = True
+        self.is_retired = True
         if self._on_retire is not None:
             self._on_retire(self)
         if not self._streams:
-            self._end(Code.NO_ERROR, self._why or "it took no new calls, and has no more")
+            self._end(Code.NO_ERROR, self._end_reason or "it took no new calls, and has no more")
 
-    def _end(self, code: Code | None, why: str) -> None:
+    def _end(self, code: Code | None, reason: str) -> None:
         """End, with a GOAWAY if there is still somebody to tell."""
-        if self.ended:
+        if self.is_ended:
             return
         if code is not None:
-            self.write(frames.goaway(max(self._numbers.last, 0), code, why if code else ""))
+            self.write(frames.goaway(max(self._numbers.last, 0), code, reason if code else ""))
         if code is None:
             self._unsent.clear()  # there is nobody to send it to
         self.flush()
-        self.ended = self.retired = True
+        self.is_ended = self.is_retired = True
         self._unread = b""
         self._liveness.stop()
         if self._transport is not None:
@@ -483,11 +483,11 @@ class Connection(asyncio.Protocol):
         for stream in list(self._streams.values()):
             listener = stream.drop()
             if listener is not None:
-                listener.on_lost(why)
+                listener.on_lost(reason)
         if self._on_end is not None:
-            self._on_end(self, why)
+            self._on_end(self, reason)
 
-    def _frozen(self, why: str) -> None:
-        self._end(Code.NO_ERROR, why)
+    def _on_frozen(self, reason: str) -> None:
+        self._end(Code.NO_ERROR, reason)
         if self._transport is not None:
             self._transport.abort()

@@ -14,10 +14,10 @@ import hpack
 from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
 
 from fleet.transport.http2 import messages
-from fleet.transport.http2.frames import Code, ConnectionBroken
+from fleet.transport.http2.frames import Code, ConnectionBrokenError
 from fleet.transport.http2.messages import Field, Shape
 
-Fields = tuple[Field, ...]
+HeaderFields = tuple[Field, ...]
 
 #: A whole list may be so long, bytes as RFC 9113 section 6.5.2 counts them.
 MAX_LIST = 64 * 1024
@@ -25,7 +25,7 @@ MAX_LIST = 64 * 1024
 #: a smaller table than the default may wait for it.
 NO_TABLE = b"\x20"
 #: Blocks in memory, and the longest that is kept there.
-_KEPT, _KEPT_LENGTH = 1024, 2048
+_CACHE_SIZE, _LONGEST_CACHED = 1024, 2048
 
 _STATIC = {
     (b":method", b"POST"): 3,
@@ -37,21 +37,21 @@ _STATIC = {
 _T = TypeVar("_T")
 
 
-class ListTooLong(Exception):
+class HeaderListTooLongError(Exception):
     """A header list over the limit: its stream must end, and the connection goes on."""
 
 
 def encode(fields: Iterable[Field]) -> bytes:
     """Write a block."""
-    return b"".join(_written(*field) for field in fields)
+    return b"".join(_encode_field(*field) for field in fields)
 
 
-def plain(*pairs: tuple[bytes, bytes]) -> Fields:
+def plain(*pairs: tuple[bytes, bytes]) -> HeaderFields:
     """Fields of which nothing is secret."""
     return tuple((name, value, False) for name, value in pairs)
 
 
-def _written(name: bytes, value: bytes, secret: bool) -> bytes:
+def _encode_field(name: bytes, value: bytes, secret: bool) -> bytes:
     index = _STATIC.get((name, value))
     if index is not None:
         return bytes([0x80 | index])
@@ -63,35 +63,35 @@ def _length(number: int) -> bytes:
     """Write an integer with a prefix of seven bits and no Huffman coding, RFC 7541 section 5.1."""
     if number < 127:
         return bytes([number])
-    written = bytearray([127])
+    encoded = bytearray([127])
     number -= 127
     while number >= 128:
-        written.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    written.append(number)
-    return bytes(written)
+    encoded.append(number)
+    return bytes(encoded)
 
 
-class Known(Generic[_T]):
+class BlockCache(Generic[_T]):
     """What was made of blocks, with their shapes; forgotten altogether when it is too much."""
 
-    def __init__(self, make: Callable[[Fields], _T]) -> None:
+    def __init__(self, make: Callable[[HeaderFields], _T]) -> None:
         """Make something of the fields of a block, by a function without side effects."""
         self._make = make
-        self._kept: dict[bytes, tuple[_T, Shape]] = {}
+        self._entries: dict[bytes, tuple[_T, Shape]] = {}
 
     def get(self, block: bytes) -> tuple[_T, Shape] | None:
         """What was made of it before."""
-        return self._kept.get(block)
+        return self._entries.get(block)
 
-    def add(self, block: bytes, fields: Fields, *, keep: bool) -> tuple[_T, Shape]:
+    def add(self, block: bytes, fields: HeaderFields, *, keep: bool) -> tuple[_T, Shape]:
         """Make it."""
-        made = self._make(fields), messages.shape(fields)
-        if keep and len(block) <= _KEPT_LENGTH:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[block] = made
-        return made
+        entry = self._make(fields), messages.shape(fields)
+        if keep and len(block) <= _LONGEST_CACHED:
+            if len(self._entries) >= _CACHE_SIZE:
+                self._entries.clear()
+            self._entries[block] = entry
+        return entry
 
 
 class Decoder:
@@ -112,26 +112,26 @@ class Decoder:
         self._decoder.header_table_size = self._decoder.max_allowed_table_size = 0
         self._pure = True
 
-    def read(self, block: bytes, known: Known[_T]) -> tuple[_T, Shape]:
+    def read(self, block: bytes, cache: BlockCache[_T]) -> tuple[_T, Shape]:
         """Read a block. Raises ListTooLong, or ConnectionBroken: after that no other block can be read."""
         if self._pure:
-            found = known.get(block)
-            if found is not None:
-                return found
+            entry = cache.get(block)
+            if entry is not None:
+                return entry
         try:
-            fields = tuple(_field(one) for one in self._decoder.decode(block, raw=True))
+            fields = tuple(_field(header) for header in self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError:
             sentence = f"sent a header list of more than {self._longest} bytes"
             if self._pure:
-                raise ListTooLong(sentence) from None
+                raise HeaderListTooLongError(sentence) from None
             # The rest of the block, which is not read, could have changed the table.
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, sentence) from None
+            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, sentence) from None
         except hpack.HPACKError as error:
-            raise ConnectionBroken(Code.COMPRESSION_ERROR, f"header fields cannot be read: {error}") from None
+            raise ConnectionBrokenError(Code.COMPRESSION_ERROR, f"header fields cannot be read: {error}") from None
         # The block that shrinks the table may refer to it before: the ones after it cannot.
         keep, self._pure = self._pure, self._decoder.header_table_size == 0
-        return known.add(block, fields, keep=keep)
+        return cache.add(block, fields, keep=keep)
 
 
-def _field(one: HeaderTuple) -> Field:
-    return bytes(one[0]), bytes(one[1]), isinstance(one, NeverIndexedHeaderTuple)
+def _field(header: HeaderTuple) -> Field:
+    return bytes(header[0]), bytes(header[1]), isinstance(header, NeverIndexedHeaderTuple)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.transport.http2.frames import Code, ConnectionBroken
+from fleet.transport.http2.frames import Code, ConnectionBrokenError
 
 #: A peer that reads nothing but makes us answer (pings, settings) is cut off at so many unsent bytes.
 _MAX_UNSENT = 4 * 1024 * 1024
@@ -20,7 +20,7 @@ _DEADLINE_SLACK = 0.1
 _IDLE, _IDLE_PER_SECOND = 100, 10
 
 
-class Budget:
+class EventBudget:
     """So many events of one client at once, and so many more each second. The clock goes forward, in seconds."""
 
     def __init__(self, clock: Callable[[], float], burst: int, per_second: float, sentence: str) -> None:
@@ -28,19 +28,19 @@ class Budget:
         self._burst = burst
         self._per_second = per_second
         self._sentence = sentence
-        self._left = float(burst)
+        self._remaining = float(burst)
         self._at = clock()
 
     def count(self) -> None:
         """Take one more event. Raises ConnectionBroken when there were too many."""
         at = self._clock()
-        self._left = min(self._burst, self._left + (at - self._at) * self._per_second) - 1
+        self._remaining = min(self._burst, self._remaining + (at - self._at) * self._per_second) - 1
         self._at = at
-        if self._left < 0:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, self._sentence)
+        if self._remaining < 0:
+            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, self._sentence)
 
 
-class Resets:
+class ResetBudget:
     """The budget of one client for streams that it resets, or makes us reset.
 
     A gRPC client resets each call whose deadline is over, at any rate. Those resets are free: whoever sends short
@@ -49,52 +49,52 @@ class Resets:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._budget = Budget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
+        self._budget = EventBudget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
         #: Streams that ended here: their client may not know it yet, and reset each of them once.
-        self._ended = 0
+        self._ended_count = 0
 
-    def ended(self) -> None:
+    def record_ended_stream(self) -> None:
         """Note a stream that is over."""
-        self._ended += 1
+        self._ended_count += 1
 
     def count(self) -> None:
         """Count a stream that its client made us reset. Raises ConnectionBroken."""
         self._budget.count()
 
-    def by_client(self, deadline_at: float | None) -> None:
+    def count_client_reset(self, deadline_at: float | None) -> None:
         """Count a reset by the client, of a stream with that deadline; None: it was over. Raises ConnectionBroken."""
         if deadline_at is None:
-            is_free = self._ended > 0
-            self._ended -= is_free
+            is_free = self._ended_count > 0
+            self._ended_count -= is_free
         else:
             is_free = self._clock() >= deadline_at - _DEADLINE_SLACK
-            self._ended -= 1  # the stream is over now, and cannot be reset again
+            self._ended_count -= 1  # the stream is over now, and cannot be reset again
         if not is_free:
             self._budget.count()
 
 
-class IdleFrames:
+class IdleFrameBudget:
     """The budget of one client for frames that move nothing."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._pings = Budget(
+        self._pings = EventBudget(
             clock, _IDLE, _IDLE_PER_SECOND, "too_many_pings"
         )  # gRPC clients know these words
-        self._others = Budget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames that move nothing")
-        self._sent = 0
+        self._other_frames = EventBudget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames that move nothing")
+        self._sent_bytes = 0
 
-    def ping(self, sent: int) -> None:
+    def count_ping(self, sent_bytes: int) -> None:
         """Take a ping, when so many bytes of data had been sent to its peer. Raises ConnectionBroken."""
-        if sent == self._sent:
+        if sent_bytes == self._sent_bytes:
             self._pings.count()
-        self._sent = sent
+        self._sent_bytes = sent_bytes
 
-    def other(self) -> None:
+    def count_other(self) -> None:
         """Take SETTINGS, PRIORITY, DATA without data, or a frame of an unknown type. Raises ConnectionBroken."""
-        self._others.count()
+        self._other_frames.count()
 
 
-def must_read(unsent_bytes: int, unsent_frames: int) -> None:
+def check_unsent(unsent_bytes: int, unsent_frames: int) -> None:
     """Refuse to answer a peer that asks and does not read. Raises ConnectionBroken."""
     if unsent_bytes > _MAX_UNSENT or unsent_frames > _MAX_ANSWERS:
-        raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")
+        raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")

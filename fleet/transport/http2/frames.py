@@ -70,7 +70,7 @@ def code_of(number: int) -> Code:
     return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR
 
 
-class ConnectionBroken(Exception):
+class ConnectionBrokenError(Exception):
     """The peer broke the protocol: the connection must end."""
 
     def __init__(self, code: Code, sentence: str) -> None:
@@ -94,9 +94,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
-def header(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
+def header(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     """Read the header of a frame: length, kind, flags, stream."""
-    high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
+    high, low, kind, flags, stream = _HEADER.unpack_from(buffer, at)
     return high << 8 | low, kind, flags, stream & 0x7FFF_FFFF
 
 
@@ -106,13 +106,13 @@ def check(kind: int, flags: int, number: int, length: int) -> None:
     DATA, HEADERS, CONTINUATION and PRIORITY have rules of their own: a wrong length may end a stream only.
     """
     if kind in _OF_CONNECTION and number:
-        raise ConnectionBroken(Code.PROTOCOL_ERROR, f"{Type(kind).name} belongs to no stream")
-    expected = _LENGTHS.get(kind, length)
+        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"{Type(kind).name} belongs to no stream")
+    expected_length = _LENGTHS.get(kind, length)
     if kind == Type.SETTINGS and flags & ACK:
-        expected = 0
-    if length != expected:
+        expected_length = 0
+    if length != expected_length:
         name = Type(kind).name
-        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected}")
+        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}")
 
 
 def settings(values: Mapping[Setting, int]) -> bytes:
@@ -123,15 +123,15 @@ def settings(values: Mapping[Setting, int]) -> bytes:
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
     """Read the payload of SETTINGS, in order. Raises ConnectionBroken if a value is not allowed."""
     if len(payload) % _SETTING.size:
-        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "SETTINGS are cut off")
+        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "SETTINGS are cut off")
     values: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
     for key, value in values:
         if key == Setting.ENABLE_PUSH and value > 1:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
         if key == Setting.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-            raise ConnectionBroken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes is not possible")
+            raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes is not possible")
         if key == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible")
     return values
 
 
@@ -145,33 +145,33 @@ def rst_stream(stream: int, code: Code) -> bytes:
     return frame(Type.RST_STREAM, 0, stream, _LONG.pack(code))
 
 
-def goaway(last: int, code: Code, why: str = "") -> bytes:
+def goaway(last: int, code: Code, reason: str = "") -> bytes:
     """Write GOAWAY."""
-    return frame(Type.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + why.encode())
+    return frame(Type.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + reason.encode())
 
 
-def long(payload: bytes, at: int = 0) -> int:
+def read_uint32(payload: bytes, at: int = 0) -> int:
     """Read a number of four bytes. Raises ConnectionBroken when they are not there."""
     if len(payload) < at + 4:
-        raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a frame is cut off")
+        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a frame is cut off")
     number: int = _LONG.unpack_from(payload, at)[0]
     return number
 
 
-def unpadded(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
+def strip_padding(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
     """Take padding, and the priority of HEADERS, off a payload. Raises ConnectionBroken."""
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload:
-            raise ConnectionBroken(Code.FRAME_SIZE_ERROR, "a padded frame is cut off")
+            raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a padded frame is cut off")
         start, end = 1, end - payload[0]
     if priority and flags & PRIORITY:
         start += 5
     if start > end:
-        raise ConnectionBroken(Code.PROTOCOL_ERROR, "there is more padding than frame")
+        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "there is more padding than frame")
     return payload[start:end]
 
 
 def dependency(payload: bytes, flags: int) -> int:
     """Read the stream that HEADERS with a priority, or PRIORITY without flags, depends on. Raises ConnectionBroken."""
-    return long(payload, 1 if flags & PADDED else 0) & LARGEST_WINDOW
+    return read_uint32(payload, 1 if flags & PADDED else 0) & LARGEST_WINDOW

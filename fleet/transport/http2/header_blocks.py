@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import MAX_LIST
-from fleet.transport.http2.frames import Code, ConnectionBroken, Type
+from fleet.transport.http2.frames import Code, ConnectionBrokenError, Type
 
 #: A header block in pieces may be so much longer than a header list; after that somebody floods us (CVE-2024-27316).
 _LONGER = 2
@@ -38,14 +38,14 @@ class HeaderBlocks:
         self.pieces: list[bytes] = []
         self._size = 0
 
-    def must_not_interrupt(self, kind: int, number: int) -> None:
+    def check_order(self, kind: int, number: int) -> None:
         """Refuse a frame that may not come now. Raises ConnectionBroken."""
         if self.pieces and (kind != Type.CONTINUATION or number != self._number):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "a header block is interrupted")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a header block is interrupted")
 
-    def begun(self, number: int, flags: int, payload: bytes) -> Block | None:
+    def add_headers(self, number: int, flags: int, payload: bytes) -> Block | None:
         """Take a HEADERS frame; None: there is more to come. Raises ConnectionBroken."""
-        block = frames.unpadded(payload, flags, priority=True)
+        block = frames.strip_padding(payload, flags, priority=True)
         dependency = frames.dependency(payload, flags) if flags & frames.PRIORITY else 0
         end = bool(flags & frames.END_STREAM)
         if flags & frames.END_HEADERS:
@@ -54,21 +54,21 @@ class HeaderBlocks:
         self.pieces, self._size = [block], len(block)
         return None
 
-    def continued(self, flags: int, payload: bytes) -> Block | None:
+    def add_continuation(self, flags: int, payload: bytes) -> Block | None:
         """Take a CONTINUATION frame; None: there is more to come. Raises ConnectionBroken."""
         if not self.pieces:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
         self.pieces.append(payload)
         self._size += len(payload)
         if self._size > self._longest or len(self.pieces) > self._longest // _SHORTEST:
-            raise ConnectionBroken(Code.ENHANCE_YOUR_CALM, "a header block is too long")
+            raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, "a header block is too long")
         if not flags & frames.END_HEADERS:
             return None
         whole, self.pieces = b"".join(self.pieces), []
         return Block(self._number, whole, self._end, self._dependency)
 
 
-def written(number: int, block: bytes, longest: int, *, end: bool) -> bytes:
+def encode_frames(number: int, block: bytes, longest: int, *, end: bool) -> bytes:
     """Write a list of fields, in pieces if it is too long for a frame of the peer."""
     flags = frames.END_STREAM if end else 0
     if len(block) <= longest:

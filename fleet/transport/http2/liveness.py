@@ -25,9 +25,9 @@ class Liveness:
         answer_within: float,
         without_data: float,
         *,
-        wanted: Callable[[], bool],
+        has_calls: Callable[[], bool],
         send: Callable[[bytes], None],
-        dead: Callable[[str], None],
+        on_dead: Callable[[str], None],
     ) -> None:
         """Watch nothing yet. Times are in seconds.
 
@@ -37,51 +37,51 @@ class Liveness:
         self._ping_after = ping_after
         self._answer_within = answer_within
         self._without_data = without_data
-        self._wanted = wanted
+        self._has_calls = has_calls
         self._send = send
-        self._dead = dead
+        self._on_dead = on_dead
         self._loop = asyncio.get_running_loop()
-        self._heard_at = self._loop.time()
+        self._last_seen_at = self._loop.time()
         #: Of the last ping, until it is answered.
         self._pinged_at: float | None = None
         self._last_ping_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         #: Whether DATA or HEADERS came since the answer to the last ping; the connection sets it.
-        self.data_heard = False
+        self.has_data_since_ping = False
 
-    def heard(self) -> None:
+    def record_activity(self) -> None:
         """Note that something came."""
-        self._heard_at = self._loop.time()
+        self._last_seen_at = self._loop.time()
 
-    def answered(self) -> None:
+    def record_ping_ack(self) -> None:
         """Note the answer to our ping."""
         self._pinged_at = None
-        self.data_heard = False
+        self.has_data_since_ping = False
 
     def watch(self) -> None:
         """Begin to watch: a call waits for the peer."""
         if self._timer is None:
-            self._timer = self._loop.call_later(self._ping_after, self._look)
+            self._timer = self._loop.call_later(self._ping_after, self._check)
 
     def stop(self) -> None:
         """Watch no more."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        if not self._wanted():
+        if not self._has_calls():
             return
         now = self._loop.time()
-        if self._pinged_at is not None and self._heard_at < self._pinged_at:
-            self._dead(f"no answer to a ping within {self._answer_within:g} s")
+        if self._pinged_at is not None and self._last_seen_at < self._pinged_at:
+            self._on_dead(f"no answer to a ping within {self._answer_within:g} s")
             return
-        wait = self._ping_after - (now - self._heard_at)
+        wait = self._ping_after - (now - self._last_seen_at)
         if wait <= 0:
             # At most `ping_after`: data that comes meanwhile permits a ping sooner.
             wait = min(self._last_ping_at + self._without_data - now, self._ping_after)
-            if self.data_heard or wait <= 0:
+            if self.has_data_since_ping or wait <= 0:
                 self._pinged_at = self._last_ping_at = now
                 self._send(_PING)
                 wait = self._answer_within
-        self._timer = self._loop.call_later(wait, self._look)
+        self._timer = self._loop.call_later(wait, self._check)

@@ -21,7 +21,7 @@ _OF_CONNECTION = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
 _OF_REQUESTS = frozenset({b":method", b":scheme", b":path", b":authority"})
-_NEEDED = frozenset({b":method", b":scheme", b":path"})
+_REQUIRED = frozenset({b":method", b":scheme", b":path"})
 #: Responses with these statuses have no body, whatever their content-length says (RFC 9110 section 8.6).
 _WITHOUT_BODY = frozenset({b"204", b"304"})
 
@@ -87,9 +87,9 @@ def _request_fault(pseudo: dict[bytes, bytes]) -> str:
             if pseudo.keys() == {b":method", b":authority"}
             else "sent CONNECT with more or less than :authority"
         )
-    missing = _NEEDED - pseudo.keys()
-    if missing:
-        return f"sent a request without {_text(min(missing))}"
+    missing_fields = _REQUIRED - pseudo.keys()
+    if missing_fields:
+        return f"sent a request without {_text(min(missing_fields))}"
     path = pseudo[b":path"]
     if not path.startswith(b"/") and (path, pseudo[b":method"]) != (b"*", b"OPTIONS"):
         return "sent a :path that does not begin with a slash"

@@ -8,7 +8,7 @@ from fleet.transport.http2.fields import MAX_LIST
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConnectionOptions:
     """The options of one connection. Bytes, seconds."""
 
     #: Of one stream, on the way and not passed on yet: bounds the memory of a stream whose other end reads slowly.

@@ -13,19 +13,19 @@ from fleet.transport.http2.messages import Shape
 _TOO_LITTLE = "did not send as much as its content-length"
 
 
-class Listener(Protocol):
+class StreamListener(Protocol):
     """Told what comes on a stream. Nothing comes after an end, a reset or a loss."""
 
-    def on_headers(self, made: Any, *, end: bool) -> None:
+    def on_headers(self, head: Any, *, end: bool) -> None:
         """A list of fields: the head or, at the end, the trailers; as the connection's `Known` made it."""
 
     def on_data(self, data: bytes, *, end: bool) -> None:
         """Bytes of the body. Call `Stream.consumed` when they are passed on."""
 
-    def on_reset(self, code: Code, why: str) -> None:
+    def on_reset(self, code: Code, reason: str) -> None:
         """The peer ended the stream, or broke its protocol."""
 
-    def on_lost(self, why: str) -> None:
+    def on_lost(self, reason: str) -> None:
         """The connection is gone."""
 
 
@@ -67,8 +67,8 @@ class Stream:
     __slots__ = (
         "_connection",
         "_credit",
-        "_credited",
-        "_expected",
+        "_credit_source",
+        "_remaining_length",
         "_has_head",
         "_local_ended",
         "_queue",
@@ -90,7 +90,7 @@ class Stream:
         self._connection = connection
         self.number = number
         #: Whose bytes these are: told when they are on their way.
-        self._credited: Stream | None = None
+        self._credit_source: Stream | None = None
         #: Bytes the peer may be allowed to send anew.
         self._credit = 0
         self._queue: deque[bytes] = deque()
@@ -101,8 +101,8 @@ class Stream:
         self._requests = requests
         self._has_head = False
         #: Bytes of the body that must still come; None: the head did not say.
-        self._expected: int | None = None
-        self.listener: Listener | None = None
+        self._remaining_length: int | None = None
+        self.listener: StreamListener | None = None
         #: When the peer's own deadline is over, by the loop's clock: from then on it may reset the stream.
         self.deadline_at = math.inf
         #: Bytes we may send, by the stream's window; below 0 after the peer made windows smaller.
@@ -116,13 +116,13 @@ class Stream:
         return self._local_ended and self._remote_ended
 
     @property
-    def waiting(self) -> bool:
+    def has_pending_data(self) -> bool:
         """Whether something waits for a window, or for a peer that reads too slowly."""
         return bool(self._queue) or self._queued_end or self._trailers is not None
 
     def credit_to(self, source: Stream) -> None:
         """What is sent here came from `source`: it may read on when that is on its way."""
-        self._credited = source
+        self._credit_source = source
 
     def send_headers(self, block: bytes, *, end: bool = False) -> None:
         """Send a list of fields, after the data before it."""
@@ -163,7 +163,7 @@ class Stream:
         self._connection.write_reset(self.number, code)
         self.drop()
 
-    def consumed(self, size: int) -> None:
+    def release_window(self, size: int) -> None:
         """So many bytes that were read are passed on: the peer may send as many more."""
         if self._remote_ended:
             return
@@ -195,7 +195,7 @@ class Stream:
         elif self._queued_end and not self._local_ended:
             self._write(b"", end=True)
 
-    def headers(self, made: Any, shape: Shape, *, end: bool) -> None:
+    def receive_headers(self, head: Any, shape: Shape, *, end: bool) -> None:
         """Take in a header list that the peer sent."""
         listener = self.listener
         if listener is None:
@@ -212,17 +212,17 @@ class Stream:
                     return
                 fault = "ended with an interim response"
             self._has_head = True
-            self._expected = shape.content_length
-        if end and self._expected:
+            self._remaining_length = shape.content_length
+        if end and self._remaining_length:
             fault = fault or _TOO_LITTLE
         if fault:
             self.fail(Code.PROTOCOL_ERROR, fault)
             return
         if end:
             self._end_remote()
-        listener.on_headers(made, end=end)
+        listener.on_headers(head, end=end)
 
-    def data(self, data: bytes, size: int, *, end: bool) -> None:
+    def receive_data(self, data: bytes, size: int, *, end: bool) -> None:
         """Take in what the peer sent, `size` bytes with padding."""
         listener = self.listener
         if listener is None:
@@ -234,29 +234,29 @@ class Stream:
         if self.readable < 0:
             self.fail(Code.FLOW_CONTROL_ERROR, "sent more than it was allowed to")
             return
-        if self._expected is not None:
-            self._expected -= len(data)
-            if self._expected < 0 or (end and self._expected):
+        if self._remaining_length is not None:
+            self._remaining_length -= len(data)
+            if self._remaining_length < 0 or (end and self._remaining_length):
                 self.fail(Code.PROTOCOL_ERROR, _TOO_LITTLE if end else "sent more than its content-length")
                 return
         if end:
             self._end_remote()
         elif size > len(data):
-            self.consumed(size - len(data))
+            self.release_window(size - len(data))
         if not data and not end:
             self._connection.count_empty()
             return
         listener.on_data(data, end=end)
 
-    def fail(self, code: Code, why: str) -> None:
+    def fail(self, code: Code, reason: str) -> None:
         """End the stream both ways because the peer broke its rules; the listener gets the reason."""
         listener = self.listener
         self._connection.count_fault()
         self.reset(code)
         if listener is not None:
-            listener.on_reset(code, why)
+            listener.on_reset(code, reason)
 
-    def drop(self) -> Listener | None:
+    def drop(self) -> StreamListener | None:
         """Forget everything; whom to tell of it."""
         listener, self.listener = self.listener, None
         self._local_ended = self._remote_ended = True
@@ -270,8 +270,8 @@ class Stream:
         self.window -= size
         self._connection.window -= size
         self._connection.write(frames.frame(Type.DATA, frames.END_STREAM if end else 0, self.number, data))
-        if size and self._credited is not None:
-            self._credited.consumed(size)
+        if size and self._credit_source is not None:
+            self._credit_source.release_window(size)
         if end:
             self._end_local()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from fleet.transport.http2.frames import Code, ConnectionBroken
+from fleet.transport.http2.frames import Code, ConnectionBrokenError
 
 #: Reset streams that are remembered: frames may still be on their way to them.
-_REMEMBERED = 4096
+_MOST_RESETS = 4096
 #: Gaps that are remembered between the numbers a client uses; clients leave none.
 _GAPS = 16
 
@@ -24,7 +24,7 @@ class StreamNumbers:
         #: Reset streams in the order of their resets; True: by our end.
         self._reset: dict[int, bool] = {}
         #: The greatest number that was dropped from `_reset`.
-        self._forgotten = 0
+        self._highest_dropped = 0
         #: The greatest number of a stream that was opened.
         self.last = 0 if server else -1
 
@@ -36,27 +36,27 @@ class StreamNumbers:
     def open(self, number: int) -> None:
         """Note a stream that the client opened with a new number. Raises ConnectionBroken."""
         if number % 2 == 0:
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"a client cannot open stream {number}: it is even")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"a client cannot open stream {number}: it is even")
         if number > self.last + 2:
             self._gaps.append(range(self.last + 1, number))
         self.last = number
 
-    def reset(self, number: int, *, here: bool) -> None:
+    def reset(self, number: int, *, is_local: bool) -> None:
         """Note a stream that was reset, here or by the peer."""
-        self._reset[number] = here
-        if len(self._reset) > _REMEMBERED:
+        self._reset[number] = is_local
+        if len(self._reset) > _MOST_RESETS:
             oldest = next(iter(self._reset))
             del self._reset[oldest]
-            self._forgotten = max(self._forgotten, oldest)
+            self._highest_dropped = max(self._highest_dropped, oldest)
 
     def is_idle(self, number: int) -> bool:
         """Return whether no stream of this number was ever opened."""
         return number > self.last or number % 2 == 0
 
-    def must_not_be_idle(self, number: int) -> None:
+    def check_not_idle(self, number: int) -> None:
         """Refuse a frame on a stream that was never opened. Raises ConnectionBroken."""
         if self.is_idle(number):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"stream {number} was never opened")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"stream {number} was never opened")
 
     def needs_reset(self, number: int) -> bool:
         """Return whether DATA or HEADERS on a stream that is over is answered by RST_STREAM.
@@ -64,12 +64,12 @@ class StreamNumbers:
         It is passed over if our own reset was on its way. Raises ConnectionBroken where a client cannot mean well. A
         server may: it had ended a stream that we forgot.
         """
-        self.must_not_be_idle(number)
-        here = self._reset.get(number)
-        if here is not None:
-            return not here
-        if not self._server or number <= self._forgotten:
+        self.check_not_idle(number)
+        is_local = self._reset.get(number)
+        if is_local is not None:
+            return not is_local
+        if not self._server or number <= self._highest_dropped:
             return True
         if any(number in gap for gap in self._gaps):
-            raise ConnectionBroken(Code.PROTOCOL_ERROR, f"stream {number} begins after a greater one")
-        raise ConnectionBroken(Code.STREAM_CLOSED, f"stream {number} is closed")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"stream {number} begins after a greater one")
+        raise ConnectionBrokenError(Code.STREAM_CLOSED, f"stream {number} is closed")

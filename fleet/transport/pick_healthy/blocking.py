@@ -15,14 +15,14 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import (
     DEFAULTS,
-    Ask,
+    RequestConfig,
     Balancer,
     Command,
     Open,
     Retire,
-    Settings,
+    BalancerSettings,
     Watch,
-    Why,
+    RetireReason,
 )
 from fleet.transport.pick_healthy.blocking_calls import (
     BlockingStreamStream,
@@ -32,17 +32,17 @@ from fleet.transport.pick_healthy.blocking_calls import (
 )
 from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
 from fleet.transport.pick_healthy.events import (
-    Configured,
+    ConfigUpdate,
     Event,
-    Left,
-    Policy,
+    OnLeave,
+    ChannelPolicy,
     ServiceUnknown,
     call_back,
     connectivity_of,
     decide,
     is_answer,
-    log_left,
-    log_refused,
+    log_retired,
+    log_unreadable,
     log_unknown_service,
     policy_of,
 )
@@ -56,11 +56,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
     def __init__(
         self,
         open_connection: Callable[[bool], grpc.Channel],
-        settings: Settings = DEFAULTS,
+        settings: BalancerSettings = DEFAULTS,
         *,
         name: str = "channel",
-        left: Left = lambda why: None,
-        refused: Callable[[], None] = lambda: None,
+        on_leave: OnLeave = lambda reason: None,
+        on_unreadable: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; the first RPC or subscription opens the first connection.
 
@@ -69,10 +69,10 @@ class BlockingPickHealthyChannel(grpc.Channel):
         answer that says no policy one can read.
         """
         self._name = name
-        self._left = left
-        self._refused = refused
+        self._on_leave = on_leave
+        self._on_unreadable = on_unreadable
         # Ids of auths of whose answers it was said that they cannot be read.
-        self._told: set[str] = set()
+        self._logged_auth_ids: set[str] = set()
         # Health services of which it was said that servers do not know them.
         self._unknown_services: set[str] = set()
         #: How often it moved to another connection.
@@ -82,17 +82,17 @@ class BlockingPickHealthyChannel(grpc.Channel):
         self._connections: dict[int, BlockingConnection] = {}
         self._events: queue.SimpleQueue[tuple[BlockingConnection, Event] | None] = queue.SimpleQueue()
         #: Connections that were left, and when their RPCs are ended.
-        self._retiring: list[tuple[float | None, BlockingConnection]] = []
+        self._retiring_connections: list[tuple[float | None, BlockingConnection]] = []
         self._lock = threading.Lock()
-        self._picked: BlockingConnection | None = None
+        self._picked_connection: BlockingConnection | None = None
         self._thread: threading.Thread | None = None
         self._subscribers: list[Subscriber] = []
         self._state = grpc.ChannelConnectivity.IDLE
-        self._policy: Policy | None = None
-        self._closed = False
+        self._policy: ChannelPolicy | None = None
+        self._is_closed = False
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> ChannelPolicy | None:
         """What it runs with; None while nobody has told it."""
         return self._policy
 
@@ -101,11 +101,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
         self._start()
         while True:
             with self._lock:
-                picked = self._picked
-            if self._closed or picked is None:
+                connection = self._picked_connection
+            if self._is_closed or connection is None:
                 raise ValueError("Cannot invoke RPC on closed channel!")
-            if picked.begin():
-                return picked
+            if connection.begin():
+                return connection
 
     @override
     def subscribe(self, callback: Subscriber, try_to_connect: bool = False) -> None:
@@ -127,7 +127,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
     def close(self) -> None:
         """Close all connections and end all RPCs."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             thread = self._thread
         self._events.put(None)
         if thread is not None and thread is not threading.current_thread():
@@ -154,15 +154,15 @@ class BlockingPickHealthyChannel(grpc.Channel):
         return self
 
     @override
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is not None or self._closed:
+            if self._thread is not None or self._is_closed:
                 return
             self._do(self._balancer.start())
-            self._picked = self._connections[self._balancer.picked]
+            self._picked_connection = self._connections[self._balancer.picked_id]
             self._thread = threading.Thread(target=self._run, daemon=True, name="pick-healthy channel")
             self._thread.start()
 
@@ -174,82 +174,82 @@ class BlockingPickHealthyChannel(grpc.Channel):
                 event = self._events.get(timeout=self._until_next(now))
                 if event is None:
                     break
-                commands = self._hear(*event)
+                commands = self._on_event(*event)
             except queue.Empty:
                 commands = self._balancer.wake(time.monotonic(), random.random())
             self._do(commands)
             self._drain(time.monotonic())
-            self._tell()
-        left = [*self._connections.values(), *(connection for _, connection in self._retiring)]
-        for connection in left:
+            self._notify()
+        connections = [*self._connections.values(), *(connection for _, connection in self._retiring_connections)]
+        for connection in connections:
             connection.retire()
             connection.close()
-        for connection in left:
+        for connection in connections:
             connection.join()
 
     def _until_next(self, now: float) -> float | None:
-        times = [at for at in (self._balancer.wake_at, *(at for at, _ in self._retiring)) if at is not None]
+        times = [at for at in (self._balancer.wake_at, *(at for at, _ in self._retiring_connections)) if at is not None]
         return max(min(times) - now, 0.0) if times else None
 
-    def _hear(self, connection: BlockingConnection, event: Event) -> list[Command]:
+    def _on_event(self, connection: BlockingConnection, event: Event) -> list[Command]:
         now = time.monotonic()
         if isinstance(event, ServiceUnknown):
             log_unknown_service(self._name, event, self._unknown_services)
-        if isinstance(event, Configured) and event.life == connection.life:
-            if is_answer(event) or connection.found is None:
-                connection.found, connection.read_at = event.found, now
-            if log_refused(self._name, event.found, self._told):
-                call_back(self._refused)
+        if isinstance(event, ConfigUpdate) and event.life == connection.life:
+            if is_answer(event) or connection.config_response is None:
+                connection.config_response, connection.read_at = event.response, now
+            if log_unreadable(self._name, event.response, self._logged_auth_ids):
+                call_back(self._on_unreadable)
         return decide(self._balancer, connection.number, event, now, random.random())
 
     def _do(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Open):
-                opened = self._open_connection(command.shuffled)
+                channel = self._open_connection(command.shuffle)
                 connection = BlockingConnection(
-                    command.connection, opened, lambda *said: self._events.put(said)
+                    command.connection, channel, lambda *report: self._events.put(report)
                 )
-                active = self._connections.get(self._balancer.active)
+                active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server answers
-                    connection.found, connection.read_at = active.found, active.read_at
+                    connection.config_response, connection.read_at = active.config_response, active.read_at
                 self._connections[command.connection] = connection
-            elif isinstance(command, Ask):
-                self._connections[command.connection].ask(command.life)
+            elif isinstance(command, RequestConfig):
+                self._connections[command.connection].request_config(command.life)
             elif isinstance(command, Watch):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
                 self._leave(command)
 
     def _leave(self, command: Retire) -> None:
-        self.moves += command.why in {Why.MOVED, Why.RENEWED}
-        log_left(self._name, command.why)
-        call_back(self._left, command.why)
-        left = self._connections.pop(command.connection)
+        self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
+        log_retired(self._name, command.reason)
+        call_back(self._on_leave, command.reason)
+        connection = self._connections.pop(command.connection)
         with self._lock:
-            self._picked = self._connections[self._balancer.picked]
-        left.retire()
+            self._picked_connection = self._connections[self._balancer.picked_id]
+        connection.retire()
         at = None if command.within is None else time.monotonic() + command.within
-        self._retiring.append((at, left))
+        self._retiring_connections.append((at, connection))
 
     def _drain(self, now: float) -> None:
         """End the RPCs whose time is over."""
-        for at, connection in self._retiring:
+        for at, connection in self._retiring_connections:
             if at is not None and at <= now:
                 connection.close()
-        self._retiring = [
+        self._retiring_connections = [
             (at, connection)
-            for at, connection in self._retiring
-            if not connection.over and (at is None or at > now)
+            for at, connection in self._retiring_connections
+            if not connection.is_over and (at is None or at > now)
         ]
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         state = connectivity_of(self._balancer)
         with self._lock:
-            self._picked = self._connections[self._balancer.picked]
+            self._picked_connection = self._connections[self._balancer.picked_id]
             subscribers = list(self._subscribers) if state is not self._state else []
             self._state = state
         # After the state: whoever sees a policy sees a state that goes by it.
-        active = self._connections[self._balancer.active]
-        self._policy = policy_of(self._balancer, active.found, active.read_at)
+        active = self._connections[self._balancer.active_id]
+        self._policy = policy_of(self._balancer, active.config_response, active.read_at)
         for subscriber in subscribers:
             call_back(subscriber, state)

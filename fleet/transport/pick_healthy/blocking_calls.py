@@ -14,22 +14,22 @@ class _Method:
     #: Which of a channel's four makers of methods it is made with.
     kind: ClassVar[str]
 
-    def __init__(self, begin: Callable[[], BlockingConnection], *made_of: Any, **also_made_of: Any) -> None:
+    def __init__(self, begin: Callable[[], BlockingConnection], *args: Any, **kwargs: Any) -> None:
         self._begin = begin
-        self._made_of = made_of
-        self._also_made_of = also_made_of
+        self._args = args
+        self._kwargs = kwargs
 
-    def _wait(self, how: str, args: Any, kwargs: Any) -> Any:
+    def _wait(self, method_name: str, args: Any, kwargs: Any) -> Any:
         connection = self._begin()
         try:
-            return getattr(self._method(connection), how)(*args, **kwargs)
+            return getattr(self._method(connection), method_name)(*args, **kwargs)
         finally:
             connection.end()
 
-    def _start(self, how: str, args: Any, kwargs: Any) -> Any:
+    def _start(self, method_name: str, args: Any, kwargs: Any) -> Any:
         connection = self._begin()
         try:
-            call = getattr(self._method(connection), how)(*args, **kwargs)
+            call = getattr(self._method(connection), method_name)(*args, **kwargs)
         except BaseException:
             connection.end()
             raise
@@ -38,7 +38,7 @@ class _Method:
         return call
 
     def _method(self, connection: BlockingConnection) -> Any:
-        return getattr(connection.channel, self.kind)(*self._made_of, **self._also_made_of)
+        return getattr(connection.channel, self.kind)(*self._args, **self._kwargs)
 
 
 class _Unary(_Method):

@@ -12,21 +12,21 @@ import grpc
 from grpc import _common
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.recovery.pick_healthy import Health
+from fleet.protocol.recovery.pick_healthy import ServerHealth
 from fleet.transport.pick_healthy.events import (
-    Configured,
+    ConfigUpdate,
     Event,
-    Told,
-    Turned,
+    HealthUpdate,
+    ConnectivityChange,
     event_of_status,
     wait_again,
 )
-from fleet.transport.service_config import METHOD, Discovered, read
+from fleet.transport.service_config import METHOD, ConfigResponse, read
 
 #: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
 _LOSS_SHOWS_WITHIN = 0.3
 #: So often a connection looks whether it is still to be followed, seconds: as grpc's own subscriptions do.
-_LOOK_EVERY = 0.2
+_STATE_POLL = 0.2
 
 
 class BlockingConnection:
@@ -40,23 +40,23 @@ class BlockingConnection:
         self._report = report
         self.life = 0
         #: What its server said of itself, and when it did, by the monotonic clock.
-        self.found: Discovered | None = None
+        self.config_response: ConfigResponse | None = None
         self.read_at: float | None = None
         self._lock = threading.Lock()
         self._rpcs = 0
-        self._left = False
+        self._is_retired = False
         #: By what tells its thread to end: the calls of the question and of the watch that run.
-        self._questions: dict[threading.Event, Any] = {}
-        self._watching: threading.Event | None = None
+        self._calls: dict[threading.Event, Any] = {}
+        self._watch_cancel_event: threading.Event | None = None
         self._closing: threading.Thread | None = None
-        self._unfollowed = threading.Event()
-        self._following = threading.Thread(target=self._follow, daemon=True, name=f"state of {number}")
-        self._following.start()
+        self._stop_event = threading.Event()
+        self._follow_thread = threading.Thread(target=self._follow, daemon=True, name=f"state of {number}")
+        self._follow_thread.start()
 
     def begin(self) -> bool:
         """Count an RPC that begins; False when the connection was left meanwhile: take the one picked now."""
         with self._lock:
-            if self._left:
+            if self._is_retired:
                 return False
             self._rpcs += 1
             return True
@@ -65,29 +65,29 @@ class BlockingConnection:
         """Count an RPC that ended; the last one takes a connection that was left with it."""
         with self._lock:
             self._rpcs -= 1
-            over = self._left and self._rpcs == 0
+            over = self._is_retired and self._rpcs == 0
         if over:
             self.close()
 
-    def ask(self, life: int) -> None:
+    def request_config(self, life: int) -> None:
         """Ask for the service config, until it is answered or the connection lost."""
         self.life = life
-        self._in_background(lambda forgotten: self._ask(life, forgotten))
+        self._start_thread(lambda cancel_event: self._request_config(life, cancel_event))
 
     def watch(self, life: int, service: str | None) -> None:
         """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
-        if self._watching is not None:
-            self._forget(self._watching)
-            self._watching = None
+        if self._watch_cancel_event is not None:
+            self._cancel_call(self._watch_cancel_event)
+            self._watch_cancel_event = None
         if service is not None:
-            self._watching = self._in_background(lambda forgotten: self._watch(life, service, forgotten))
+            self._watch_cancel_event = self._start_thread(lambda cancel_event: self._watch(life, service, cancel_event))
 
     def retire(self) -> None:
         """Take no new RPCs, and close when the last one ends."""
-        self._unfollowed.set()
-        self._forget_all()
+        self._stop_event.set()
+        self._cancel_calls()
         with self._lock:
-            self._left = True
+            self._is_retired = True
             over = self._rpcs == 0
         if over:
             self.close()
@@ -106,10 +106,10 @@ class BlockingConnection:
             self._closing.join()
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """It was left, and nothing runs over it any more."""
         with self._lock:
-            return self._left and self._rpcs == 0
+            return self._is_retired and self._rpcs == 0
 
     def _follow(self) -> None:
         """Report every change of the state, and keep the channel connected.
@@ -119,89 +119,89 @@ class BlockingConnection:
         """
         core: Any = self.channel._channel  # type: ignore[attr-defined]  # noqa: SLF001 - see above
         last = None
-        while not self._unfollowed.is_set():
+        while not self._stop_event.is_set():
             state = core.check_connectivity_state(True)
             connectivity = _common.CYGRPC_CONNECTIVITY_STATE_TO_CHANNEL_CONNECTIVITY[state]
             if connectivity is not last or connectivity is grpc.ChannelConnectivity.READY:
-                self._forget_all()
-                self._report(self, Turned(connectivity))
+                self._cancel_calls()
+                self._report(self, ConnectivityChange(connectivity))
             last = connectivity
-            while not core.watch_connectivity_state(state, time.time() + _LOOK_EVERY).success:
-                if self._unfollowed.is_set():
+            while not core.watch_connectivity_state(state, time.time() + _STATE_POLL).success:
+                if self._stop_event.is_set():
                     return
 
     def _close(self) -> None:
         # A channel that is closed under the thread that follows its state raises there.
-        self._unfollowed.set()
-        self._following.join()
+        self._stop_event.set()
+        self._follow_thread.join()
         self.channel.close()
 
-    def _forget_all(self) -> None:
+    def _cancel_calls(self) -> None:
         with self._lock:
-            forgotten = list(self._questions)
-        for each in forgotten:
-            self._forget(each)
+            cancel_events = list(self._calls)
+        for cancel_event in cancel_events:
+            self._cancel_call(cancel_event)
 
-    def _forget(self, forgotten: threading.Event) -> None:
-        forgotten.set()
+    def _cancel_call(self, cancel_event: threading.Event) -> None:
+        cancel_event.set()
         with self._lock:
-            question = self._questions.pop(forgotten, None)
-        if question is not None:
-            question.cancel()
+            call = self._calls.pop(cancel_event, None)
+        if call is not None:
+            call.cancel()
 
-    def _remember(self, question: Any, forgotten: threading.Event) -> None:
+    def _set_call(self, call: Any, cancel_event: threading.Event) -> None:
         with self._lock:
-            if not forgotten.is_set():
-                self._questions[forgotten] = question
+            if not cancel_event.is_set():
+                self._calls[cancel_event] = call
                 return
-        question.cancel()
+        call.cancel()
 
-    def _in_background(self, work: Callable[[threading.Event], None]) -> threading.Event:
-        forgotten = threading.Event()
+    def _start_thread(self, work: Callable[[threading.Event], None]) -> threading.Event:
+        cancel_event = threading.Event()
         with self._lock:
-            self._questions[forgotten] = None
+            self._calls[cancel_event] = None
         threading.Thread(
-            target=work, args=(forgotten,), daemon=True, name=f"connection {self.number}"
+            target=work, args=(cancel_event,), daemon=True, name=f"connection {self.number}"
         ).start()
-        return forgotten
+        return cancel_event
 
-    def _ask(self, life: int, forgotten: threading.Event) -> None:
-        ask: Any = self.channel.unary_unary(METHOD)
+    def _request_config(self, life: int, cancel_event: threading.Event) -> None:
+        get_config: Any = self.channel.unary_unary(METHOD)
         tries = 0
-        while not forgotten.is_set():
-            call = ask.future(b"")
-            self._remember(call, forgotten)
-            found: Discovered | None = None
+        while not cancel_event.is_set():
+            call = get_config.future(b"")
+            self._set_call(call, cancel_event)
+            response: ConfigResponse | None = None
             try:
-                found = read(call.result(), [tuple(pair) for pair in call.trailing_metadata() or ()])
+                response = read(call.result(), [tuple(pair) for pair in call.trailing_metadata() or ()])
             except (grpc.RpcError, grpc.FutureCancelledError):
                 if call.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    found = Discovered(None)
-            if forgotten.is_set():
+                    response = ConfigResponse(None)
+            if cancel_event.is_set():
                 return
-            self._report(self, Configured(life, found))
-            if found is not None:
+            self._report(self, ConfigUpdate(life, response))
+            if response is not None:
                 return
-            forgotten.wait(wait_again(tries, random.random()))
+            cancel_event.wait(wait_again(tries, random.random()))
             tries += 1
 
-    def _watch(self, life: int, service: str, forgotten: threading.Event) -> None:
+    def _watch(self, life: int, service: str, cancel_event: threading.Event) -> None:
         """As `Connection._watch`."""
         stub = health_pb2_grpc.HealthStub(self.channel)
         tries = 0
-        while not forgotten.is_set():
+        while not cancel_event.is_set():
             call = stub.Watch(health_pb2.HealthCheckRequest(service=service))
-            self._remember(call, forgotten)
+            self._set_call(call, cancel_event)
             try:
-                for answer in call:
-                    self._report(self, event_of_status(life, service, answer.status))
+                for response in call:
+                    self._report(self, event_of_status(life, service, response.status))
                     tries = 0
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, Told(life, service, Health.HEALTHY, watched=False))
+                    self._report(self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False))
                     return
-            if forgotten.wait(_LOSS_SHOWS_WITHIN):
+            if cancel_event.wait(_LOSS_SHOWS_WITHIN):
                 return
-            self._report(self, Told(life, service, Health.UNHEALTHY))
-            forgotten.wait(wait_again(tries, random.random()))
+            self._report(self, HealthUpdate(life, service, ServerHealth.UNHEALTHY))
+            cancel_event.wait(wait_again(tries, random.random()))
             tries += 1

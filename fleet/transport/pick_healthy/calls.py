@@ -8,26 +8,26 @@ from typing import Any, ClassVar
 import grpc.aio
 from typing_extensions import override
 
-from fleet.transport.pick_healthy.connection import Connection
+from fleet.transport.pick_healthy.connection import AioConnection
 
 
 class _Method:
     #: Which of a channel's four makers of methods it is made with.
     kind: ClassVar[str]
 
-    def __init__(self, pick: Callable[[], Connection], *made_of: Any, **also_made_of: Any) -> None:
+    def __init__(self, pick: Callable[[], AioConnection], *args: Any, **kwargs: Any) -> None:
         self._pick = pick
-        self._made_of = made_of
-        self._also_made_of = also_made_of
+        self._args = args
+        self._kwargs = kwargs
         # Of the connection that was picked last: stubs are made once, and moves are rare.
-        self._connection: Connection | None = None
+        self._connection: AioConnection | None = None
         self._method: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         connection = self._pick()
         if self._method is None or connection is not self._connection:
             self._connection = connection
-            self._method = getattr(connection.channel, self.kind)(*self._made_of, **self._also_made_of)
+            self._method = getattr(connection.channel, self.kind)(*self._args, **self._kwargs)
         call = self._method(*args, **kwargs)
         connection.calls.add(call)
         return call

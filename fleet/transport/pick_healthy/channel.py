@@ -15,29 +15,29 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import (
     DEFAULTS,
-    Ask,
+    RequestConfig,
     Balancer,
     Command,
     Open,
     Retire,
-    Settings,
+    BalancerSettings,
     Watch,
-    Why,
+    RetireReason,
 )
 from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from fleet.transport.pick_healthy.connection import Connection
+from fleet.transport.pick_healthy.connection import AioConnection
 from fleet.transport.pick_healthy.events import (
-    Configured,
+    ConfigUpdate,
     Event,
-    Left,
-    Policy,
+    OnLeave,
+    ChannelPolicy,
     ServiceUnknown,
     call_back,
     connectivity_of,
     decide,
     is_answer,
-    log_left,
-    log_refused,
+    log_retired,
+    log_unreadable,
     log_unknown_service,
     policy_of,
 )
@@ -49,12 +49,12 @@ class PickHealthyChannel(grpc.aio.Channel):
     def __init__(
         self,
         open_connection: Callable[[bool], grpc.aio.Channel],
-        settings: Settings = DEFAULTS,
+        settings: BalancerSettings = DEFAULTS,
         *,
         name: str = "channel",
-        changed: Callable[[], None] = lambda: None,
-        left: Left = lambda why: None,
-        refused: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
+        on_leave: OnLeave = lambda reason: None,
+        on_unreadable: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; `connect`, or the first RPC, opens the first connection.
 
@@ -65,46 +65,46 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._name = name
-        self._changed = changed
-        self._left = left
-        self._refused = refused
+        self._on_change = on_change
+        self._on_leave = on_leave
+        self._on_unreadable = on_unreadable
         # Ids of auths of whose answers it was said that they cannot be read.
-        self._told: set[str] = set()
+        self._logged_auth_ids: set[str] = set()
         # Health services of which it was said that servers do not know them.
         self._unknown_services: set[str] = set()
-        self._connections: dict[int, Connection] = {}
-        self._retiring: dict[asyncio.Task[None], Connection] = {}
+        self._connections: dict[int, AioConnection] = {}
+        self._retiring_connections: dict[asyncio.Task[None], AioConnection] = {}
         self._timer: asyncio.TimerHandle | None = None
         #: What the timer is for, by the monotonic clock.
-        self._timed: float | None = None
-        self._closed = False
+        self._timer_at: float | None = None
+        self._is_closed = False
         # Whoever waits for a change wakes up and looks.
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._seen: object = None
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._last_notified: object = None
         #: A connection was asked for its policy and has answered, or failed to.
-        self.asked = asyncio.Event()
+        self.config_response_event = asyncio.Event()
         #: How often it moved to another connection.
         self.moves = 0
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> ChannelPolicy | None:
         """What it runs with; None while nobody has told it."""
-        connection = self._connections.get(self._balancer.active)
+        connection = self._connections.get(self._balancer.active_id)
         if connection is None:
             return None
-        return policy_of(self._balancer, connection.found, connection.read_at)
+        return policy_of(self._balancer, connection.config_response, connection.read_at)
 
     @property
     def connection(self) -> tuple[int, int]:
         """Names the TCP connection that carries new RPCs."""
-        picked = self._connections.get(self._balancer.picked)
-        return self._balancer.picked, 0 if picked is None else picked.life
+        picked_connection = self._connections.get(self._balancer.picked_id)
+        return self._balancer.picked_id, 0 if picked_connection is None else picked_connection.life
 
     @property
     def carrier(self) -> grpc.aio.Channel | None:
         """The real channel that carries new RPCs; None before the first."""
-        picked = self._connections.get(self._balancer.picked)
-        return None if picked is None else picked.channel
+        picked_connection = self._connections.get(self._balancer.picked_id)
+        return None if picked_connection is None else picked_connection.channel
 
     @property
     def via(self) -> str:
@@ -117,20 +117,20 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     def connect(self) -> None:
         """Open the first connection, unless that is done. Raises what `open_connection` raises."""
-        if not self._connections and not self._closed:
+        if not self._connections and not self._is_closed:
             self._do(self._balancer.start())
 
-    def pick(self) -> Connection:
+    def pick(self) -> AioConnection:
         """The connection for an RPC that begins now. Raises UsageError when the channel is closed."""
-        if self._closed:
+        if self._is_closed:
             raise grpc.aio.UsageError("Channel is closed.")
         self.connect()
-        return self._connections[self._balancer.picked]
+        return self._connections[self._balancer.picked_id]
 
     @override
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """The state; an unhealthy connection counts as TRANSIENT_FAILURE, and yet carries RPCs."""
-        if self._closed:
+        if self._is_closed:
             return grpc.ChannelConnectivity.SHUTDOWN
         if try_to_connect:
             self.connect()
@@ -140,12 +140,12 @@ class PickHealthyChannel(grpc.aio.Channel):
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
         """Wait until the state is another."""
         while self.get_state() is last_observed_state:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
             try:
-                await waiting
+                await waiter
             finally:
-                self._waiting.discard(waiting)
+                self._waiters.discard(waiter)
 
     @override
     async def channel_ready(self) -> None:
@@ -158,20 +158,20 @@ class PickHealthyChannel(grpc.aio.Channel):
     @override
     async def close(self, grace: float | None = None) -> None:
         """Close all connections; RPCs end now, or within `grace` seconds."""
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._tell_waiting()
+        self._wake_waiters()
         for number in list(self._connections):
             self._retire(number, None)
-        if self._retiring and grace:
-            await asyncio.wait(self._retiring, timeout=grace)
-        for connection in self._retiring.values():
+        if self._retiring_connections and grace:
+            await asyncio.wait(self._retiring_connections, timeout=grace)
+        for connection in self._retiring_connections.values():
             connection.end_calls()
-        if self._retiring:
-            await asyncio.wait(self._retiring)
+        if self._retiring_connections:
+            await asyncio.wait(self._retiring_connections)
 
     @override
     async def __aenter__(self) -> Self:
@@ -202,82 +202,82 @@ class PickHealthyChannel(grpc.aio.Channel):
     def stream_stream(self, *args: Any, **kwargs: Any) -> StreamStream:
         return StreamStream(self.pick, *args, **kwargs)
 
-    def _hear(self, connection: Connection, event: Event) -> None:
-        if self._closed:
+    def _on_event(self, connection: AioConnection, event: Event) -> None:
+        if self._is_closed:
             return  # it was popped, and what follows it has not been cancelled yet
         now = time.monotonic()
         if isinstance(event, ServiceUnknown):
             log_unknown_service(self._name, event, self._unknown_services)
-        if isinstance(event, Configured):
-            if is_answer(event) or connection.found is None:
-                connection.found, connection.read_at = event.found, now
-            self.asked.set()
-            if log_refused(self._name, event.found, self._told):
-                call_back(self._refused)
+        if isinstance(event, ConfigUpdate):
+            if is_answer(event) or connection.config_response is None:
+                connection.config_response, connection.read_at = event.response, now
+            self.config_response_event.set()
+            if log_unreadable(self._name, event.response, self._logged_auth_ids):
+                call_back(self._on_unreadable)
         self._do(decide(self._balancer, connection.number, event, now, random.random()))
-        if not self._balancer.awaits(connection.number):
-            connection.settled()
+        if not self._balancer.is_undecided(connection.number):
+            connection.release_slot()
 
     def _wake(self) -> None:
-        self._timer = self._timed = None
+        self._timer = self._timer_at = None
         self._do(self._balancer.wake(time.monotonic(), random.random()))
 
     def _do(self, commands: list[Command]) -> None:
         """Do what was decided."""
         for command in commands:
             if isinstance(command, Open):
-                opened = self._open_connection(command.shuffled)
-                connection = Connection(command.connection, opened, self._hear, self.close_connection)
-                active = self._connections.get(self._balancer.active)
+                channel = self._open_connection(command.shuffle)
+                connection = AioConnection(command.connection, channel, self._on_event, self.close_connection)
+                active = self._connections.get(self._balancer.active_id)
                 if active is not None:  # its policy is in force until the server answers
-                    connection.found, connection.read_at = active.found, active.read_at
+                    connection.config_response, connection.read_at = active.config_response, active.read_at
                 self._connections[command.connection] = connection
-            elif isinstance(command, Ask):
-                self._connections[command.connection].ask(command.life)
+            elif isinstance(command, RequestConfig):
+                self._connections[command.connection].request_config(command.life)
             elif isinstance(command, Watch):
                 self._connections[command.connection].watch(command.life, command.service)
             else:
                 self._leave(command)
         self._arm()
-        self._tell()
+        self._notify()
 
     def _leave(self, command: Retire) -> None:
-        self.moves += command.why in {Why.MOVED, Why.RENEWED}
-        log_left(self._name, command.why)
-        call_back(self._left, command.why)
+        self.moves += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}
+        log_retired(self._name, command.reason)
+        call_back(self._on_leave, command.reason)
         self._retire(command.connection, command.within)
 
     def _retire(self, number: int, within: float | None) -> None:
-        left = self._connections.pop(number)
-        task = asyncio.create_task(left.retire(within), name=f"{self._name}: an old connection")
-        self._retiring[task] = left
-        task.add_done_callback(self._retiring.pop)
+        connection = self._connections.pop(number)
+        task = asyncio.create_task(connection.retire(within), name=f"{self._name}: an old connection")
+        self._retiring_connections[task] = connection
+        task.add_done_callback(self._retiring_connections.pop)
 
     def _arm(self) -> None:
-        at = None if self._closed else self._balancer.wake_at
-        if at == self._timed:
+        at = None if self._is_closed else self._balancer.wake_at
+        if at == self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._timed = at
+        self._timer_at = at
         if at is not None:
             delay = max(at - time.monotonic(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Tell those who wait that something is different."""
-        active = self._connections.get(self._balancer.active)
-        policy = None if active is None else (active.found, active.read_at)
-        before, self._seen = (
-            self._seen,
+        active = self._connections.get(self._balancer.active_id)
+        policy = None if active is None else (active.config_response, active.read_at)
+        before, self._last_notified = (
+            self._last_notified,
             (self.connection, policy, self._balancer.mode, self._balancer.health_check),
         )
-        if before != self._seen:
-            call_back(self._changed)
-        self._tell_waiting()
+        if before != self._last_notified:
+            call_back(self._on_change)
+        self._wake_waiters()
 
-    def _tell_waiting(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

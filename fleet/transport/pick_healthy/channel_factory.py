@@ -9,12 +9,12 @@ import grpc
 import grpc.aio
 
 from fleet.protocol.recovery.address_order import Address, AddressOrder
-from fleet.protocol.recovery.pick_healthy import DEFAULTS, Settings
+from fleet.protocol.recovery.pick_healthy import DEFAULTS, BalancerSettings
 from fleet.transport import channels
-from fleet.transport.channels import DeadPeer, Options
+from fleet.transport.channels import DeadPeer, GrpcOptions
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
-from fleet.transport.pick_healthy.events import Left
+from fleet.transport.pick_healthy.events import OnLeave
 from fleet.transport.tls import TLSFiles, channel_credentials
 
 Addresses = Sequence[Address]
@@ -23,7 +23,7 @@ Addresses = Sequence[Address]
 _SHUFFLE = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'
 
 
-class _Opener:
+class _ConnectionFactory:
     """What the connections of one channel have in common. Files are read once, so that a later attempt cannot fail."""
 
     def __init__(
@@ -35,18 +35,18 @@ class _Opener:
     ) -> None:
         channels.target_of(addresses)
         self._order = AddressOrder(addresses) if order is None else order
-        self._options = [*channels.channel_options(dead_peer), *channels.still_options()]
+        self._options = [*channels.channel_options(dead_peer), *channels.fixed_window_options()]
         self.credentials: grpc.ChannelCredentials | None = None
         if tls is not None and tls.enabled:
             self.credentials = channel_credentials(tls)
             if tls.server_name:
                 self._options.append(("grpc.ssl_target_name_override", tls.server_name))
 
-    def target(self, shuffled: bool) -> tuple[str, Options]:
+    def target(self, shuffle: bool) -> tuple[str, GrpcOptions]:
         """The target and the options of the next connection."""
-        if not shuffled and not self._order.is_begun:
-            return channels.target_of(self._order.first()), self._options
-        target = channels.target_of(addresses := self._order.following(random.shuffle))
+        if not shuffle and not self._order.has_started:
+            return channels.target_of(self._order.first_order()), self._options
+        target = channels.target_of(addresses := self._order.next_order(random.shuffle))
         if len(addresses) == 1:
             return target, [*self._options, ("grpc.service_config", _SHUFFLE)]
         return target, self._options
@@ -56,12 +56,12 @@ def open_channel(
     addresses: Addresses,
     tls: TLSFiles | None = None,
     dead_peer: DeadPeer | None = None,
-    settings: Settings = DEFAULTS,
+    settings: BalancerSettings = DEFAULTS,
     *,
     name: str = "channel",
-    changed: Callable[[], None] = lambda: None,
-    left: Left = lambda why: None,
-    refused: Callable[[], None] = lambda: None,
+    on_change: Callable[[], None] = lambda: None,
+    on_leave: OnLeave = lambda reason: None,
+    on_unreadable: Callable[[], None] = lambda: None,
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     order: AddressOrder | None = None,
 ) -> PickHealthyChannel:
@@ -71,16 +71,16 @@ def open_channel(
 
     Raises ValueError for addresses that do not go together, TLSError.
     """
-    opener = _Opener(addresses, tls, dead_peer, order)
+    opener = _ConnectionFactory(addresses, tls, dead_peer, order)
 
-    def open_connection(shuffled: bool) -> grpc.aio.Channel:
-        target, options = opener.target(shuffled)
+    def open_connection(shuffle: bool) -> grpc.aio.Channel:
+        target, options = opener.target(shuffle)
         if opener.credentials is None:
             return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
         return grpc.aio.secure_channel(target, opener.credentials, options=options, interceptors=interceptors)
 
     return PickHealthyChannel(
-        open_connection, settings, name=name, changed=changed, left=left, refused=refused
+        open_connection, settings, name=name, on_change=on_change, on_leave=on_leave, on_unreadable=on_unreadable
     )
 
 
@@ -88,19 +88,19 @@ def open_blocking_channel(
     addresses: Addresses,
     tls: TLSFiles | None = None,
     dead_peer: DeadPeer | None = None,
-    settings: Settings = DEFAULTS,
+    settings: BalancerSettings = DEFAULTS,
     *,
     name: str = "channel",
-    left: Left = lambda why: None,
-    refused: Callable[[], None] = lambda: None,
+    on_leave: OnLeave = lambda reason: None,
+    on_unreadable: Callable[[], None] = lambda: None,
 ) -> BlockingPickHealthyChannel:
     """The same for grpc's blocking API."""
-    opener = _Opener(addresses, tls, dead_peer)
+    opener = _ConnectionFactory(addresses, tls, dead_peer)
 
-    def open_connection(shuffled: bool) -> grpc.Channel:
-        target, options = opener.target(shuffled)
+    def open_connection(shuffle: bool) -> grpc.Channel:
+        target, options = opener.target(shuffle)
         if opener.credentials is None:
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, opener.credentials, options=options)
 
-    return BlockingPickHealthyChannel(open_connection, settings, name=name, left=left, refused=refused)
+    return BlockingPickHealthyChannel(open_connection, settings, name=name, on_leave=on_leave, on_unreadable=on_unreadable)

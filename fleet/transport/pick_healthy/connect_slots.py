@@ -24,15 +24,15 @@ _HOLD_CONNECTED = 1.0
 _QUIET_WITHIN = 5.0
 
 
-class Turn:
+class ConnectSlot:
     """The right to make one connection now. Give it back, or it ends by itself."""
 
-    def __init__(self, ended: Callable[[Turn], None]) -> None:
-        self._ended = ended
+    def __init__(self, on_end: Callable[[ConnectSlot], None]) -> None:
+        self._on_end = on_end
         self._over = False
         self._timer = asyncio.get_running_loop().call_later(_HOLD, self.end)
 
-    def connected(self) -> None:
+    def extend(self) -> None:
         """It gets on: it may take a while."""
         if not self._over:
             self._timer.cancel()
@@ -43,28 +43,28 @@ class Turn:
         if not self._over:
             self._over = True
             self._timer.cancel()
-            self._ended(self)
+            self._on_end(self)
 
 
-class Turns:
+class ConnectSlots:
     """Of one event loop."""
 
     def __init__(self) -> None:
-        self._running: set[Turn] = set()
-        self._waiting: deque[asyncio.Future[Turn]] = deque()
-        self._at_leisure: set[asyncio.Future[None]] = set()
+        self._active_slots: set[ConnectSlot] = set()
+        self._waiters: deque[asyncio.Future[ConnectSlot]] = deque()
+        self._quiet_waiters: set[asyncio.Future[None]] = set()
 
-    async def take(self) -> Turn:
+    async def take(self) -> ConnectSlot:
         """Wait for a turn."""
-        if len(self._running) < _AT_ONCE and not self._waiting:
+        if len(self._active_slots) < _AT_ONCE and not self._waiters:
             return self._begin()
-        mine: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        waiter: asyncio.Future[ConnectSlot] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            return await mine
+            return await waiter
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
-                mine.result().end()
+            if waiter.done() and not waiter.cancelled():
+                waiter.result().end()
             self._next()
             raise
 
@@ -72,31 +72,31 @@ class Turns:
         """Is done when no connection is being made, or before long; whoever cannot wait may end it."""
         loop = asyncio.get_running_loop()
         quiet: asyncio.Future[None] = loop.create_future()
-        if not self._running and not self._waiting:
+        if not self._active_slots and not self._waiters:
             quiet.set_result(None)
             return quiet
         timer = loop.call_later(_QUIET_WITHIN, _end, quiet)
-        self._at_leisure.add(quiet)
+        self._quiet_waiters.add(quiet)
         quiet.add_done_callback(lambda _: timer.cancel())
-        quiet.add_done_callback(self._at_leisure.discard)
+        quiet.add_done_callback(self._quiet_waiters.discard)
         return quiet
 
-    def _begin(self) -> Turn:
-        turn = Turn(self._ended)
-        self._running.add(turn)
-        return turn
+    def _begin(self) -> ConnectSlot:
+        slot = ConnectSlot(self._on_slot_end)
+        self._active_slots.add(slot)
+        return slot
 
-    def _ended(self, turn: Turn) -> None:
-        self._running.discard(turn)
+    def _on_slot_end(self, slot: ConnectSlot) -> None:
+        self._active_slots.discard(slot)
         self._next()
 
     def _next(self) -> None:
-        while self._waiting and len(self._running) < _AT_ONCE:
-            next_one = self._waiting.popleft()
-            if not next_one.done():
-                next_one.set_result(self._begin())
-        if not self._running and not self._waiting:
-            for quiet in self._at_leisure:
+        while self._waiters and len(self._active_slots) < _AT_ONCE:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(self._begin())
+        if not self._active_slots and not self._waiters:
+            for quiet in self._quiet_waiters:
                 _end(quiet)
 
 
@@ -105,13 +105,13 @@ def _end(quiet: asyncio.Future[None]) -> None:
         quiet.set_result(None)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_slots_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectSlots] = WeakKeyDictionary()
 
 
-def of_this_loop() -> Turns:
+def of_this_loop() -> ConnectSlots:
     """The turns of the loop that runs."""
     loop = asyncio.get_running_loop()
-    found = _turns.get(loop)
-    if found is None:
-        found = _turns[loop] = Turns()
-    return found
+    slots = _slots_by_loop.get(loop)
+    if slots is None:
+        slots = _slots_by_loop[loop] = ConnectSlots()
+    return slots

@@ -14,18 +14,18 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from fleet.processes import background
-from fleet.protocol.recovery.pick_healthy import Health
+from fleet.protocol.recovery.pick_healthy import ServerHealth
 from fleet.transport.pick_healthy import connect_slots
-from fleet.transport.pick_healthy.connect_slots import Turn
+from fleet.transport.pick_healthy.connect_slots import ConnectSlot
 from fleet.transport.pick_healthy.events import (
-    Configured,
+    ConfigUpdate,
     Event,
-    Told,
-    Turned,
+    HealthUpdate,
+    ConnectivityChange,
     event_of_status,
     wait_again,
 )
-from fleet.transport.service_config import Discovered, discover
+from fleet.transport.service_config import ConfigResponse, discover
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ _LOSS_SHOWS_WITHIN = 0.05
 _WATCH = "/grpc.health.v1.Health/Watch"
 
 
-class Connection:
+class AioConnection:
     """A channel that is kept connected, and reports what becomes of it."""
 
     def __init__(
         self,
         number: int,
         channel: grpc.aio.Channel,
-        report: Callable[[Connection, Event], None],
+        report: Callable[[AioConnection, Event], None],
         close: Callable[[grpc.aio.Channel], Awaitable[None]],
     ) -> None:
         self.number = number
@@ -52,56 +52,56 @@ class Connection:
         #: Counts the TCP connections it had.
         self.life = 0
         #: What its server said of itself, and when it did, by the monotonic clock.
-        self.found: Discovered | None = None
+        self.config_response: ConfigResponse | None = None
         self.read_at: float | None = None
         #: RPCs on it; the ended ones go by themselves.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
-        self._turns = connect_slots.of_this_loop()
-        self._turn: Turn | None = None
+        self._slots = connect_slots.of_this_loop()
+        self._slot: ConnectSlot | None = None
         # Its end is waited for: it closes without waiting for quiet.
-        self._hurried = False
+        self._skips_quiet = False
         self._quiet: asyncio.Future[None] | None = None
-        self._following = background.start(self._follow(), name="state of a connection")
-        self._asking: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._follow_task = background.start(self._follow(), name="state of a connection")
+        self._config_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
 
-    def ask(self, life: int) -> None:
+    def request_config(self, life: int) -> None:
         """Ask for the service config, until it is answered or the connection lost."""
         self.life = life
-        self._asking = background.start(self._ask(life), name="policy of a connection")
+        self._config_task = background.start(self._request_config(life), name="policy of a connection")
 
     def watch(self, life: int, service: str | None) -> None:
         """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
-        if self._watching is not None:
-            self._watching.cancel()
-        self._watching = None
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+        self._watch_task = None
         if service is not None:
-            self._watching = background.start(self._watch(life, service), name="health of a connection")
+            self._watch_task = background.start(self._watch(life, service), name="health of a connection")
 
-    def settled(self) -> None:
+    def release_slot(self) -> None:
         """It is known what it is good for: others may be made."""
-        if self._turn is not None:
-            self._turn.end()
-            self._turn = None
+        if self._slot is not None:
+            self._slot.end()
+            self._slot = None
 
     async def retire(self, within: float | None) -> None:
         """Close it when its RPCs have ended; after `within` seconds, if that is not None, they are ended."""
-        self._following.cancel()
-        self.settled()
-        pending = [call for call in self.calls if not call.done()]
-        if not pending and not self._hurried:
+        self._follow_task.cancel()
+        self.release_slot()
+        pending_calls = [call for call in self.calls if not call.done()]
+        if not pending_calls and not self._skips_quiet:
             # Nobody waits for its end, and others wait for a connection.
-            self._quiet = self._turns.quiet()
+            self._quiet = self._slots.quiet()
             await self._quiet
-        self._forget()
-        ends = [asyncio.create_task(_end_of(call)) for call in pending]
+        self._cancel_tasks()
+        ends = [asyncio.create_task(_end_of(call)) for call in pending_calls]
         if ends:
             await asyncio.wait(ends, timeout=within)
-        left = sum(call.cancel() for call in pending)
-        if left:
+        cancelled_count = sum(call.cancel() for call in pending_calls)
+        if cancelled_count:
             log.info(
                 "balancer.drained: %d RPCs were ended %.1f s after their connection was left",
-                left,
+                cancelled_count,
                 within,
             )
         await self._close(self.channel)
@@ -110,7 +110,7 @@ class Connection:
 
     def end_calls(self) -> None:
         """End all RPCs on it, and with them itself if it is retired."""
-        self._hurried = True
+        self._skips_quiet = True
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
         for call in list(self.calls):
@@ -118,31 +118,31 @@ class Connection:
 
     async def _follow(self) -> None:
         # An RPC that wants it has it connected before its turn.
-        self._turn = await self._turns.take()
+        self._slot = await self._slots.take()
         last = grpc.ChannelConnectivity.IDLE
         while True:
             state = self.channel.get_state(try_to_connect=True)
             # READY after READY: it was lost and made anew before we looked.
             if state is not last or state is grpc.ChannelConnectivity.READY:
-                self._forget()
-                if self._turn is not None and state is grpc.ChannelConnectivity.READY:
-                    self._turn.connected()
-                self._report(self, Turned(state))
+                self._cancel_tasks()
+                if self._slot is not None and state is grpc.ChannelConnectivity.READY:
+                    self._slot.extend()
+                self._report(self, ConnectivityChange(state))
             last = state
             await self.channel.wait_for_state_change(state)
 
-    def _forget(self) -> None:
-        for question in (self._asking, self._watching):
-            if question is not None:
-                question.cancel()
-        self._asking = self._watching = None
+    def _cancel_tasks(self) -> None:
+        for task in (self._config_task, self._watch_task):
+            if task is not None:
+                task.cancel()
+        self._config_task = self._watch_task = None
 
-    async def _ask(self, life: int) -> None:
+    async def _request_config(self, life: int) -> None:
         tries = 0
         while True:
-            found = await discover(self.channel)
-            self._report(self, Configured(life, found))
-            if found is not None:
+            response = await discover(self.channel)
+            self._report(self, ConfigUpdate(life, response))
+            if response is not None:
                 return
             await asyncio.sleep(wait_again(tries, random.random()))
             tries += 1
@@ -159,15 +159,15 @@ class Connection:
         tries = 0
         while True:
             try:
-                async for answer in watch(health_pb2.HealthCheckRequest(service=service)):
-                    self._report(self, event_of_status(life, service, answer.status))
+                async for response in watch(health_pb2.HealthCheckRequest(service=service)):
+                    self._report(self, event_of_status(life, service, response.status))
                     tries = 0
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, Told(life, service, Health.HEALTHY, watched=False))
+                    self._report(self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False))
                     return
             await asyncio.sleep(_LOSS_SHOWS_WITHIN)
-            self._report(self, Told(life, service, Health.UNHEALTHY))
+            self._report(self, HealthUpdate(life, service, ServerHealth.UNHEALTHY))
             await asyncio.sleep(wait_again(tries, random.random()))
             tries += 1
 

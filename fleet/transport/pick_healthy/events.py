@@ -9,43 +9,43 @@ from dataclasses import dataclass
 import grpc
 from grpc_health.v1 import health_pb2
 
-from fleet.protocol.recovery.pick_healthy import Balancer, Command, Connectivity, Health, Why
-from fleet.protocol.recovery.service_config import Mode
-from fleet.transport.service_config import Discovered
+from fleet.protocol.recovery.pick_healthy import Balancer, Command, Connectivity, ServerHealth, RetireReason
+from fleet.protocol.recovery.service_config import PickHealthyMode
+from fleet.transport.service_config import ConfigResponse
 
 log = logging.getLogger(__name__)
 
 #: Is told why a connection was left.
-Left = Callable[[Why], None]
+OnLeave = Callable[[RetireReason], None]
 
 #: A question, or a watch, that failed is tried again after this, seconds, doubled each time up to the ceiling.
-_AGAIN = (1.0, 16.0)
+_RETRY_WAITS = (1.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class ConnectivityChange:
     """It is in another state, or READY anew."""
 
     connectivity: grpc.ChannelConnectivity
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConfigUpdate:
     """It answered with its service config; None when the question failed."""
 
     life: int
-    found: Discovered | None
+    response: ConfigResponse | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HealthUpdate:
     """The health watch of a service said something."""
 
     life: int
     service: str
-    health: Health
+    health: ServerHealth
     #: False: its server has no health service, and is not watched.
-    watched: bool = True
+    has_health_service: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class ServiceUnknown:
     service: str
 
 
-Event = Turned | Configured | Told | ServiceUnknown
+Event = ConnectivityChange | ConfigUpdate | HealthUpdate | ServiceUnknown
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ChannelPolicy:
     """What a channel runs with."""
 
-    mode: Mode
+    mode: PickHealthyMode
     #: The health of its connection is really watched.
     health_check: bool
     #: The auth that answered; empty when it did not say.
@@ -81,46 +81,46 @@ class Policy:
 
 def decide(balancer: Balancer, number: int, event: Event, now: float, chance: float) -> list[Command]:
     """Give an event to the balancer."""
-    if isinstance(event, Turned):
-        return balancer.turned(number, Connectivity[event.connectivity.name], now, chance)
-    if isinstance(event, Told):
-        return balancer.told(
-            number, event.life, event.service, event.health, now, chance, watched=event.watched
+    if isinstance(event, ConnectivityChange):
+        return balancer.on_connectivity(number, Connectivity[event.connectivity.name], now, chance)
+    if isinstance(event, HealthUpdate):
+        return balancer.on_health(
+            number, event.life, event.service, event.health, now, chance, has_health_service=event.has_health_service
         )
     if isinstance(event, ServiceUnknown):
-        return balancer.service_unknown(number, event.life, event.service, now, chance)
-    found = event.found
-    if found is None or found.problem:
-        return balancer.question_failed(number, event.life, now, chance)
-    if found.config is None:
-        return balancer.policy_missing(number, event.life, now, chance)
-    return balancer.configured(number, event.life, found.config, now, chance)
+        return balancer.on_service_unknown(number, event.life, event.service, now, chance)
+    response = event.response
+    if response is None or response.problem:
+        return balancer.on_config_request_failed(number, event.life, now, chance)
+    if response.config is None:
+        return balancer.on_policy_missing(number, event.life, now, chance)
+    return balancer.on_config(number, event.life, response.config, now, chance)
 
 
-def policy_of(balancer: Balancer, found: Discovered | None, read_at: float | None) -> Policy | None:
+def policy_of(balancer: Balancer, response: ConfigResponse | None, read_at: float | None) -> ChannelPolicy | None:
     """Return what a channel runs with; None while no server has told it."""
-    if found is None or read_at is None:
+    if response is None or read_at is None:
         return None
-    return Policy(balancer.mode, balancer.health_check, found.auth_id, read_at, balancer.unknown_service)
+    return ChannelPolicy(balancer.mode, balancer.health_check, response.auth_id, read_at, balancer.unknown_service)
 
 
-def is_answer(event: Configured) -> bool:
+def is_answer(event: ConfigUpdate) -> bool:
     """Whether the server said what its policy is, or that it has none."""
-    return event.found is not None and not event.found.problem
+    return event.response is not None and not event.response.problem
 
 
-def event_of_status(life: int, service: str, status: int) -> Told | ServiceUnknown:
+def event_of_status(life: int, service: str, status: int) -> HealthUpdate | ServiceUnknown:
     """The event for an answer of a health watch. Only SERVING is healthy: gRFC A17."""
     if status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
         return ServiceUnknown(life, service)
-    serving = status == health_pb2.HealthCheckResponse.SERVING
-    return Told(life, service, Health.HEALTHY if serving else Health.UNHEALTHY)
+    is_serving = status == health_pb2.HealthCheckResponse.SERVING
+    return HealthUpdate(life, service, ServerHealth.HEALTHY if is_serving else ServerHealth.UNHEALTHY)
 
 
-def call_back(callback: Callable[..., None], *news: object) -> None:
+def call_back(callback: Callable[..., None], *args: object) -> None:
     """Call a callback of whoever uses the channel: its fault is logged, as grpc does, and ends no watch of ours."""
     try:
-        callback(*news)
+        callback(*args)
     except Exception:
         log.exception("a callback of a channel failed")
 
@@ -132,28 +132,28 @@ def connectivity_of(balancer: Balancer) -> grpc.ChannelConnectivity:
 
 #: What is said of a connection that was left. Attempts that fail come again and again: not for every log.
 _SENTENCES = {
-    Why.MOVED: (logging.INFO, "goes over another connection: the old one was sick or lost"),
-    Why.RENEWED: (logging.INFO, "goes over a new connection, as it does now and then"),
-    Why.RECOVERED: (logging.INFO, "stays: its connection was well before another was"),
-    Why.REPLACED: (logging.DEBUG, "tries another server: the last one was sick too, or did not answer"),
-    Why.RENEWAL_FAILED: (logging.DEBUG, "stays: the new connection was no better"),
+    RetireReason.MOVED: (logging.INFO, "goes over another connection: the old one was sick or lost"),
+    RetireReason.RENEWED: (logging.INFO, "goes over a new connection, as it does now and then"),
+    RetireReason.RECOVERED: (logging.INFO, "stays: its connection was well before another was"),
+    RetireReason.REPLACED: (logging.DEBUG, "tries another server: the last one was sick too, or did not answer"),
+    RetireReason.RENEWAL_FAILED: (logging.DEBUG, "stays: the new connection was no better"),
 }
 
 
-def log_left(name: str, why: Why) -> None:
+def log_retired(name: str, reason: RetireReason) -> None:
     """Say that a connection of a channel was left, and why."""
-    level, what = _SENTENCES[why]
-    log.log(level, "balancer.%s: %s %s", why, name, what)
+    level, sentence = _SENTENCES[reason]
+    log.log(level, "balancer.%s: %s %s", reason, name, sentence)
 
 
-def log_refused(name: str, found: Discovered | None, told: set[str]) -> bool:
+def log_unreadable(name: str, response: ConfigResponse | None, logged_auth_ids: set[str]) -> bool:
     """Say that an answer cannot be read, once of each server; whether it is so."""
-    if found is None or not found.problem:
+    if response is None or not response.problem:
         return False
-    if found.auth_id not in told:
-        told.add(found.auth_id)
+    if response.auth_id not in logged_auth_ids:
+        logged_auth_ids.add(response.auth_id)
         log.warning(
-            "service-config.refused: %s: of auth %.40r: %s", name, found.auth_id or "unknown", found.problem
+            "service-config.refused: %s: of auth %.40r: %s", name, response.auth_id or "unknown", response.problem
         )
     return True
 
@@ -175,5 +175,5 @@ def _unknown_sentence(service: str) -> str:
 
 def wait_again(tries: int, chance: float) -> float:
     """How long to wait before a question or a watch is tried again, seconds."""
-    least, most = _AGAIN
+    least, most = _RETRY_WAITS
     return min(least * 2.0 ** min(tries, 32), most) * (1 + chance / 2)

@@ -16,11 +16,11 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import Give, TimedOut, Verdict
-from fleet.transport.retry.retried_call import Calling, Policies, SharedBudget
+from fleet.protocol.retry.policy import Finish, DeadlineExceeded, RetryDecision
+from fleet.transport.retry.retried_call import RetriedCall, Policies, SharedBudget
 
 
-class Retrying(grpc.aio.UnaryUnaryClientInterceptor):
+class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
     """Retries unary calls; streaming calls never come here.
 
     The last one of a channel's interceptors sees every try, the first one sees calls.
@@ -47,27 +47,27 @@ class Retrying(grpc.aio.UnaryUnaryClientInterceptor):
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
         """Make the call, as often as its policy says. Raises AioRpcError when its time is over."""
-        calling = Calling(self._policies, self._budget, client_call_details, self._clock, self._chance)
+        retried_call = RetriedCall(self._policies, self._budget, client_call_details, self._clock, self._chance)
         while True:
-            details = client_call_details._replace(timeout=calling.start())
-            if calling.retrying:
+            details = client_call_details._replace(timeout=retried_call.start())
+            if retried_call.is_retry:
                 # Only then: a first try goes with the caller's own, and copies cost where calls are many.
-                metadata = grpc.aio.Metadata(*calling.metadata(client_call_details.metadata))
+                metadata = grpc.aio.Metadata(*retried_call.metadata(client_call_details.metadata))
                 details = details._replace(metadata=metadata)
             try:
                 call = await continuation(details, request)
             except grpc.aio.AioRpcError as error:
                 # Another interceptor between us and the wire may raise what the wire would return.
-                verdict, at = calling.ended(error.code(), error.details(), error.trailing_metadata())
-                if isinstance(verdict, Give):
+                verdict, at = retried_call.judge(error.code(), error.details(), error.trailing_metadata())
+                if isinstance(verdict, Finish):
                     raise
                 trailers = error.trailing_metadata()
             else:
-                verdict, at = await _verdict(calling, call)
-                if isinstance(verdict, Give):
+                verdict, at = await _verdict(retried_call, call)
+                if isinstance(verdict, Finish):
                     return call
                 trailers = await call.trailing_metadata()
-            if isinstance(verdict, TimedOut):
+            if isinstance(verdict, DeadlineExceeded):
                 raise grpc.aio.AioRpcError(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     grpc.aio.Metadata(),
@@ -78,17 +78,17 @@ class Retrying(grpc.aio.UnaryUnaryClientInterceptor):
 
     async def _pause(self, at: float) -> None:
         # A loop's timer may ring a clock tick early, and the minimum is a minimum.
-        while (left := at - self._clock()) > 0:
-            await self._sleep(left)
+        while (remaining := at - self._clock()) > 0:
+            await self._sleep(remaining)
 
 
-async def _verdict(calling: Calling, call: Any) -> tuple[Verdict, float]:
+async def _verdict(retried_call: RetriedCall, call: Any) -> tuple[RetryDecision, float]:
     try:
         # code() waits for the end of the call and does not raise if it failed.
         code = await call.code()
         if code is grpc.StatusCode.OK:
-            return calling.ended(code, None, None)
-        return calling.ended(code, await call.details(), await call.trailing_metadata())
+            return retried_call.judge(code, None, None)
+        return retried_call.judge(code, await call.details(), await call.trailing_metadata())
     except asyncio.CancelledError:
         # The caller gave up: the try must not go on without it.
         call.cancel()

@@ -14,12 +14,12 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import Again, TimedOut
+from fleet.protocol.retry.policy import RetryAfter, DeadlineExceeded
 from fleet.transport.retry.futures import RetriedFuture, TimedOutCall, judge
-from fleet.transport.retry.retried_call import Calling, Policies, SharedBudget
+from fleet.transport.retry.retried_call import RetriedCall, Policies, SharedBudget
 
 
-class BlockingRetrying(grpc.UnaryUnaryClientInterceptor):
+class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
     """Retries unary calls; streaming calls never come here. One may serve many channels and threads."""
 
     def __init__(
@@ -43,25 +43,25 @@ class BlockingRetrying(grpc.UnaryUnaryClientInterceptor):
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
         """Make the call, as often as its policy says; a future of it is finished by a thread."""
-        calling = Calling(self._policies, self._budget, client_call_details, self._clock, self._chance)
+        retried_call = RetriedCall(self._policies, self._budget, client_call_details, self._clock, self._chance)
 
         def attempt() -> Any:
-            timeout = calling.start()
-            metadata = calling.metadata(client_call_details.metadata)
-            return continuation(_Details.like(client_call_details, timeout, metadata), request)
+            timeout = retried_call.start()
+            metadata = retried_call.metadata(client_call_details.metadata)
+            return continuation(_Details.copy_of(client_call_details, timeout, metadata), request)
 
         outcome = attempt()
         # Only .future() returns while the try still runs, and then somebody must wait for it elsewhere.
         if not outcome.done():
-            return RetriedFuture(calling, attempt, outcome, self._clock)
+            return RetriedFuture(retried_call, attempt, outcome, self._clock)
         while True:
-            verdict, at = judge(calling, outcome)
-            if isinstance(verdict, TimedOut):
+            verdict, at = judge(retried_call, outcome)
+            if isinstance(verdict, DeadlineExceeded):
                 return TimedOutCall(verdict.details, outcome)
-            if not isinstance(verdict, Again):
+            if not isinstance(verdict, RetryAfter):
                 return outcome
-            while (left := at - self._clock()) > 0:
-                self._sleep(left)
+            while (remaining := at - self._clock()) > 0:
+                self._sleep(remaining)
             outcome = attempt()
 
 
@@ -77,7 +77,7 @@ class _Details(grpc.ClientCallDetails):
     compression: grpc.Compression | None
 
     @classmethod
-    def like(cls, details: Any, timeout: float | None, metadata: Any) -> _Details:
+    def copy_of(cls, details: Any, timeout: float | None, metadata: Any) -> _Details:
         return cls(
             details.method,
             timeout,

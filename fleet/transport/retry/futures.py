@@ -11,24 +11,24 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import Again, Give, TimedOut, Verdict
-from fleet.transport.retry.retried_call import Calling
+from fleet.protocol.retry.policy import RetryAfter, Finish, DeadlineExceeded, RetryDecision
+from fleet.transport.retry.retried_call import RetriedCall
 
 #: What grpc says of calls whose channel was closed by this program; it tells them from others by nothing else.
-_CLOSED = "Channel closed!"
+_CHANNEL_CLOSED = "Channel closed!"
 
 
-def judge(calling: Calling, outcome: Any) -> tuple[Verdict, float]:
+def judge(retried_call: RetriedCall, outcome: Any) -> tuple[RetryDecision, float]:
     """What follows a try, and not before when; waits for the end of the try."""
     # grpc *returns* errors to interceptors: nothing is raised here (grpc/grpc#25207).
     code = outcome.code()
-    if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CLOSED):
-        return Give(), 0.0  # by the caller, not by the server
+    if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CHANNEL_CLOSED):
+        return Finish(), 0.0  # by the caller, not by the server
     error = outcome.exception()
     if error is not None and not isinstance(error, grpc.RpcError):
         # A mistake of the program, which grpc dresses up as INTERNAL: a request of the wrong type, a closed channel.
-        return Give(), 0.0
-    return calling.ended(code, outcome.details(), outcome.trailing_metadata())
+        return Finish(), 0.0
+    return retried_call.judge(code, outcome.details(), outcome.trailing_metadata())
 
 
 class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]
@@ -108,36 +108,36 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
     """A future of a call; a thread of its own makes its retries."""
 
     def __init__(
-        self, calling: Calling, attempt: Callable[[], Any], first: Any, clock: Callable[[], float]
+        self, retried_call: RetriedCall, attempt: Callable[[], Any], first: Any, clock: Callable[[], float]
     ) -> None:
-        self._calling = calling
+        self._retried_call = retried_call
         self._attempt = attempt
         self._clock = clock
         self._current = first
         self._lock = threading.Lock()
-        self._given_up = threading.Event()
+        self._cancel_event = threading.Event()
         #: Holds the try that the caller gets.
-        self._ended: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._last_try_future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         # A daemon: a call that hangs must not keep the program from ending.
         threading.Thread(target=self._run, name="retried-call", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._ended.set_result(self._last_try())
+            self._last_try_future.set_result(self._last_try())
         except BaseException as error:  # noqa: BLE001 - whatever it is, the caller of result() gets it
-            self._ended.set_exception(error)
+            self._last_try_future.set_exception(error)
 
     def _last_try(self) -> Any:
         while True:
-            verdict, at = judge(self._calling, self._current)
-            if isinstance(verdict, TimedOut):
+            verdict, at = judge(self._retried_call, self._current)
+            if isinstance(verdict, DeadlineExceeded):
                 return TimedOutCall(verdict.details, self._current)
-            if not isinstance(verdict, Again):
+            if not isinstance(verdict, RetryAfter):
                 return self._current
-            while (left := at - self._clock()) > 0 and not self._given_up.wait(left):
+            while (remaining := at - self._clock()) > 0 and not self._cancel_event.wait(remaining):
                 pass  # the wait may end a tick early, and the minimum is a minimum
             with self._lock:
-                if self._given_up.is_set():
+                if self._cancel_event.is_set():
                     return self._current
                 try:
                     self._current = self._attempt()
@@ -147,15 +147,15 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
     @override
     def cancel(self) -> bool:
         with self._lock:
-            if self._ended.done():
+            if self._last_try_future.done():
                 return False
-            self._given_up.set()
+            self._cancel_event.set()
             self._current.cancel()
             return True
 
     @override
     def cancelled(self) -> bool:
-        return self._given_up.is_set()
+        return self._cancel_event.is_set()
 
     @override
     def running(self) -> bool:
@@ -163,7 +163,7 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     @override
     def done(self) -> bool:
-        return self.cancelled() or self._ended.done()
+        return self.cancelled() or self._last_try_future.done()
 
     @override
     def is_active(self) -> bool:
@@ -203,20 +203,20 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
 
     @override
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        if self._ended.done():
+        if self._last_try_future.done():
             return False
-        self._ended.add_done_callback(lambda _: callback())
+        self._last_try_future.add_done_callback(lambda _: callback())
         return True
 
     @override
     def add_done_callback(self, fn: Callable[[Any], None]) -> None:
-        self._ended.add_done_callback(lambda _: fn(self))
+        self._last_try_future.add_done_callback(lambda _: fn(self))
 
     def _await(self, timeout: float | None) -> Any:
         if self.cancelled():
             raise grpc.FutureCancelledError
         try:
-            outcome = self._ended.result(timeout)
+            outcome = self._last_try_future.result(timeout)
         except concurrent.futures.TimeoutError:
             raise grpc.FutureTimeoutError from None
         if self.cancelled():

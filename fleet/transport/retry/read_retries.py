@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from fleet.protocol.retry.policy import NO_RETRY, Policy, Reason
+from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy, RetryReason
 
 #: Reads that may be asked twice: they change nothing, and who asks them has no other way to the answer.
 READS = frozenset(
@@ -21,9 +21,9 @@ READS = frozenset(
 #: What agents say again in any case, and each time all of it: an auth that took it twice knows nothing else.
 REPORTS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
 #: A connection that was lost, once; each call's own deadline bounds it all. Seconds.
-DEFAULT = Policy(frozenset({Reason.UNAVAILABLE}), attempts=1, backoff=0.05)
+DEFAULT = RetryPolicy(frozenset({RetryReason.UNAVAILABLE}), attempts=1, backoff=0.05)
 
 
-def reads(policy: Policy = DEFAULT, methods: Collection[str] = READS) -> Callable[[str], Policy]:
+def policy_by_method(policy: RetryPolicy = DEFAULT, methods: Collection[str] = READS) -> Callable[[str], RetryPolicy]:
     """What an interceptor is given: the policy for these methods, no retry for any other."""
     return lambda method: policy if method in methods else NO_RETRY

@@ -8,18 +8,18 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.retry.budget import Budget, BudgetSettings
-from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy, Tries, Verdict
+from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, RetryAfter, Finish, RetryPolicy, Tries, RetryDecision
 
 #: One policy for every method, or whatever knows one for `/service/method`, like GRPCRoute.policy_for.
-Policies = Policy | Callable[[str], Policy]
+Policies = RetryPolicy | Callable[[str], RetryPolicy]
 
 
 class SharedBudget:
     """A budget that many interceptors and threads may share."""
 
     def __init__(self, settings: BudgetSettings | None = None) -> None:
-        self._budget = Budget(settings)
+        self._budget = RetryBudget(settings)
         self._lock = threading.Lock()
 
     def first(self, now: float) -> None:
@@ -33,7 +33,7 @@ class SharedBudget:
             return self._budget.allow(now)
 
 
-class Calling:
+class RetriedCall:
     """One call and its tries."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Calling:
         """Begin a call, with grpc's details of it."""
         # aio has the method in bytes, blocking calls in text.
         method = details.method.decode() if isinstance(details.method, bytes) else details.method
-        policy = policies if isinstance(policies, Policy) else policies(method)
+        policy = policies if isinstance(policies, RetryPolicy) else policies(method)
         now = clock()
         self._tries = Tries(policy, now, details.timeout)
         self._budget = budget
@@ -61,25 +61,25 @@ class Calling:
         return self._tries.start(self._clock())
 
     @property
-    def retrying(self) -> bool:
+    def is_retry(self) -> bool:
         """Whether the try that began is not the first."""
-        return self._tries.made > 1
+        return self._tries.try_count > 1
 
     def metadata(self, own: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
         """The caller's metadata, and for a retry how many tries were before it (A6)."""
-        kept = list(own or ())
-        before = self._tries.made - 1
-        return [*kept, (PREVIOUS_ATTEMPTS, str(before))] if before > 0 else kept
+        pairs = list(own or ())
+        before = self._tries.try_count - 1
+        return [*pairs, (PREVIOUS_ATTEMPTS, str(before))] if before > 0 else pairs
 
-    def ended(
+    def judge(
         self, code: grpc.StatusCode, details: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
-    ) -> tuple[Verdict, float]:
+    ) -> tuple[RetryDecision, float]:
         """What follows a try that ended so, and not before when, by the clock."""
         now = self._clock()
         pushback = next((str(value) for key, value in trailers or () if key == PUSHBACK), None)
-        verdict = self._tries.ended(now, self._chance(), code.name, details or "", pushback)
-        if not isinstance(verdict, Again):
+        verdict = self._tries.judge(now, self._chance(), code.name, details or "", pushback)
+        if not isinstance(verdict, RetryAfter):
             return verdict, now
         if self._budget is not None and not self._budget.allow(now):
-            return Give(), now
+            return Finish(), now
         return verdict, now + verdict.wait

@@ -20,18 +20,18 @@ from fleet.processes import background
 from fleet.protocol.tunnel.client_state import (
     AskHandler,
     Effect,
-    Failed,
-    News,
-    NotRegistered,
+    SessionFailed,
+    TargetChange,
+    TargetRejected,
     OpenStream,
-    Registered,
+    TargetAccepted,
     Send,
-    Subscribed,
+    SubscriptionResponse,
 )
-from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import Handler, Taken, tell
+from fleet.transport.tunnel.handlers import Handler, AcceptedSession, call_back
 from fleet.transport.tunnel.register_stream import RegisterStream
 from fleet.transport.tunnel.stream import ClientStream, TunnelStream, is_cancelled
 
@@ -45,10 +45,10 @@ Calls = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 _FINISH_WITHIN = 5.0
 #: A server that does not know the tag of a stream ends it within this, seconds.
 _REFUSED_WITHIN = 0.25
-_LEFT = "this connection is being left: ask again, and the next one is asked"
+_LEAVING_SENTENCE = "this connection is being left: ask again, and the next one is asked"
 
 
-class RegisterEnded(TunnelError):
+class RegisterEndedError(TunnelError):
     """The Register stream is over, or never was; the sentence is the server's, gRPC's, or says that it was stopped."""
 
 
@@ -58,7 +58,7 @@ class TunnelClient:
     def __init__(
         self,
         channel: grpc.aio.Channel,
-        wire: Wire = Wire.V0_2,
+        wire: WireVersion = WireVersion.V0_2,
         *,
         handler: Handler | None = None,
         name: str = "",
@@ -74,13 +74,13 @@ class TunnelClient:
         """
         self._wire = wire
         self._handler = handler
-        self._greeting = metadata.greet(wire, name, generation)
+        self._register_metadata = metadata.register_metadata(wire, name, generation)
         self._limits = limits or Limits()
         self._on_news = on_news
         self._channel = channel
         self._open_register: Calls = channel.stream_stream(codec.REGISTER)
         self._open_tunnel: Calls = channel.stream_stream(codec.TUNNEL)
-        self._run: RegisterStream | None = None
+        self._register_stream: RegisterStream | None = None
         #: Sessions that are open, of this Register stream and of earlier ones.
         self.streams: set[ClientStream] = set()
         self._sessions: set[asyncio.Task[None]] = set()
@@ -88,38 +88,38 @@ class TunnelClient:
     @property
     def is_up(self) -> bool:
         """Whether sessions may be asked for."""
-        return self._run is not None and self._run.up.is_set()
+        return self._register_stream is not None and self._register_stream.up.is_set()
 
     async def run(self, targets: Iterable[Target] = (), subscribe: Iterable[str] = ()) -> None:
         """Register, and serve until the server ends it. Raises RegisterEnded, TunnelError when it runs already."""
-        if self._run is not None:
+        if self._register_stream is not None:
             raise TunnelError("this client runs already")
-        run = self._run = RegisterStream(self._wire, self._handler is not None, self._limits)
+        run = self._register_stream = RegisterStream(self._wire, self._handler is not None, self._limits)
         try:
             await self._register(run, targets, subscribe)
         finally:
-            self._run = None
+            self._register_stream = None
             run.finish()
-            run.ended.set()
+            run.end_event.set()
 
     @property
-    def refused(self) -> dict[Target, str]:
+    def rejected_targets(self) -> dict[Target, str]:
         """Targets that the server does not want, and why."""
-        return {} if self._run is None else dict(self._run.refused)
+        return {} if self._register_stream is None else dict(self._register_stream.rejected_targets)
 
     @property
-    def registered(self) -> frozenset[Target]:
+    def registered_targets(self) -> frozenset[Target]:
         """Targets that the server has taken."""
-        return frozenset() if self._run is None else self._run.state.registered
+        return frozenset() if self._register_stream is None else self._register_stream.state.registered_targets
 
     async def wait_until_up(self) -> None:
         """Wait until it is connected and the server answered for every target, or it stopped."""
-        while self._run is not None and not self._run.up.is_set():
-            await self._run.up.wait()
+        while self._register_stream is not None and not self._register_stream.up.is_set():
+            await self._register_stream.up.wait()
 
     async def open_session(self, target: Target) -> TunnelStream:
         """Ask the server for a session. Raises TunnelError, in twice the set-up time at the latest."""
-        run = self._running()
+        run = self._require_stream()
         tag, effects = run.state.open(target, time.monotonic())
         waiter: asyncio.Future[ClientStream] = asyncio.get_running_loop().create_future()
         run.waiters[tag] = waiter
@@ -136,23 +136,23 @@ class TunnelClient:
 
     async def add_target(self, target: Target) -> None:
         """Register one more. Raises TunnelError when the server does not want it."""
-        await self._change(target, self._running().state.add)
+        await self._change(target, self._require_stream().state.add)
 
     async def remove_target(self, target: Target) -> None:
         """Let go of one. Raises TunnelError."""
-        await self._change(target, self._running().state.remove)
+        await self._change(target, self._require_stream().state.remove)
 
     def stop(self) -> None:
         """End the Register stream; sessions live on."""
-        if self._run is not None and self._run.call is not None:
-            self._run.call.cancel()
+        if self._register_stream is not None and self._register_stream.call is not None:
+            self._register_stream.call.cancel()
 
     async def finish(self) -> None:
         """End the Register stream after what is to be said on it; sessions live on.
 
         Whoever asked for a session is answered: a server that waits for a stream does not look whether Register ended.
         """
-        run = self._run
+        run = self._register_stream
         if run is None or run.call is None:
             return
         run.is_leaving = True
@@ -160,25 +160,25 @@ class TunnelClient:
             async with asyncio.timeout(_FINISH_WITHIN):
                 await run.wait_until_answered()
                 await self._wait_for_refusals(run)
-                run.outgoing.end()
-                await run.ended.wait()
+                run.outgoing_queue.end()
+                await run.end_event.wait()
         self.stop()
 
-    def leave_connection(self) -> None:
+    def on_goaway(self) -> None:
         """Take note that the server lets go of the connection: new streams would ride another one.
 
         A server that is none of ours knows no tag there, so what it asks for from now on is refused at once.
         """
-        if self._run is not None:
-            self._run.is_let_go = True
+        if self._register_stream is not None:
+            self._register_stream.has_goaway = True
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Wait until no session is open or being set up."""
         while self._sessions or self.streams:
             if self._sessions:
                 await asyncio.wait(self._sessions)
             for stream in list(self.streams):
-                await asyncio.wait((stream.over,))
+                await asyncio.wait((stream.over_future,))
 
     async def close(self) -> None:
         """End the Register stream and abort every session."""
@@ -193,43 +193,43 @@ class TunnelClient:
         self, run: RegisterStream, targets: Iterable[Target], subscribe: Iterable[str]
     ) -> None:
         try:
-            call = run.call = self._open_register(metadata=self._greeting)
+            call = run.call = self._open_register(metadata=self._register_metadata)
         except grpc.aio.UsageError:
-            raise RegisterEnded("the channel is closed") from None
+            raise RegisterEndedError("the channel is closed") from None
         writer = asyncio.create_task(run.write(), name="tunnel register")
         try:
             # Nothing is awaited first: servers send their headers with their first message.
             targets = tuple(targets)
             for target in targets:
-                run.expect(target, None)
+                run.add_waiter(target, None)
             self._do(run, run.state.start(targets, subscribe))
             while isinstance(raw := await call.read(), bytes):
-                if not run.greeted:
-                    run.greeted = True
-                    run.half_close, run.token = metadata.read_answer(await call.initial_metadata() or ())
+                if not run.has_metadata:
+                    run.has_metadata = True
+                    run.half_close, run.token = metadata.read_response_metadata(await call.initial_metadata() or ())
                 self._do(run, run.state.receive(codec.decode(self._wire, raw), time.monotonic()))
-                run.check()
+                run.update_up()
         except grpc.aio.AioRpcError as error:
-            raise RegisterEnded(error.details() or error.code().name) from None
+            raise RegisterEndedError(error.details() or error.code().name) from None
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            raise RegisterEnded("it was stopped") from None
+            raise RegisterEndedError("it was stopped") from None
         finally:
             writer.cancel()
             call.cancel()
-        raise RegisterEnded("the server ended it")
+        raise RegisterEndedError("the server ended it")
 
-    def _running(self) -> RegisterStream:
-        if self._run is None:
+    def _require_stream(self) -> RegisterStream:
+        if self._register_stream is None:
             raise TunnelError("this client is not registered")
-        return self._run
+        return self._register_stream
 
     async def _change(self, target: Target, change: Callable[[Target], list[Effect]]) -> None:
-        run = self._running()
+        run = self._require_stream()
         effects = change(target)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        run.expect(target, waiter)
+        run.add_waiter(target, waiter)
         self._do(run, effects)
         try:
             async with asyncio.timeout(self._limits.set_up_within):
@@ -248,27 +248,27 @@ class TunnelClient:
                 self._start(self._serve(run, effect), f"session to {effect.target}")
             elif isinstance(effect, OpenStream):
                 self._start(self._call_back(run, effect), f"session to {effect.target}")
-            elif isinstance(effect, Failed):
+            elif isinstance(effect, SessionFailed):
                 run.fail(effect.tag, effect.error)
-            elif isinstance(effect, (Registered, NotRegistered)):
-                self._answered(run, effect)
-            elif isinstance(effect, News):
-                tell(self._on_news, effect.target, effect.op is Op.ADD)
-            elif isinstance(effect, Subscribed) and effect.error:
+            elif isinstance(effect, (TargetAccepted, TargetRejected)):
+                self._on_target_response(run, effect)
+            elif isinstance(effect, TargetChange):
+                call_back(self._on_news, effect.target, effect.op is Op.ADD)
+            elif isinstance(effect, SubscriptionResponse) and effect.error:
                 log.warning("subscription to %s refused: %s", effect.type or "all types", effect.error)
         self._set_timer(run)
 
-    def _answered(self, run: RegisterStream, effect: Registered | NotRegistered) -> None:
-        waiter = run.answered(effect.target)
-        if isinstance(effect, NotRegistered):
-            if run.refused.get(effect.target) != effect.error:  # it may be tried again and again
+    def _on_target_response(self, run: RegisterStream, effect: TargetAccepted | TargetRejected) -> None:
+        waiter = run.pop_waiter(effect.target)
+        if isinstance(effect, TargetRejected):
+            if run.rejected_targets.get(effect.target) != effect.error:  # it may be tried again and again
                 log.warning("target %s refused: %s", effect.target, effect.error)
-            run.refused[effect.target] = effect.error
-        elif run.refused.pop(effect.target, None) is not None:
+            run.rejected_targets[effect.target] = effect.error
+        elif run.rejected_targets.pop(effect.target, None) is not None:
             log.info("target %s registered after it was refused", effect.target)
         if waiter is None or waiter.done():
             return
-        if isinstance(effect, Registered):
+        if isinstance(effect, TargetAccepted):
             waiter.set_result(None)
         else:
             waiter.set_exception(TunnelError(effect.error))
@@ -280,59 +280,59 @@ class TunnelClient:
 
     async def _serve(self, run: RegisterStream, effect: AskHandler) -> None:
         """Serve a session that the server asks for."""
-        taken, error = (None, _LEFT) if self._is_left(run) else await self._take(effect.target)
-        if taken is not None and self._is_left(run):  # while the handler was asked
-            tell(taken.discard)
-            taken, error = None, _LEFT
-        wanted = next((each for each in run.state.answer(effect.tag, error)), None)
-        if isinstance(wanted, Send):
-            self._do(run, [wanted])
-        if not isinstance(wanted, OpenStream):
-            run.set_up(effect.tag)
-            if taken is not None:
-                tell(taken.discard)
+        session, error = (None, _LEAVING_SENTENCE) if self._is_leaving(run) else await self._accept_session(effect.target)
+        if session is not None and self._is_leaving(run):  # while the handler was asked
+            call_back(session.discard)
+            session, error = None, _LEAVING_SENTENCE
+        next_effect = next((response_effect for response_effect in run.state.respond(effect.tag, error)), None)
+        if isinstance(next_effect, Send):
+            self._do(run, [next_effect])
+        if not isinstance(next_effect, OpenStream):
+            run.on_session_set_up(effect.tag)
+            if session is not None:
+                call_back(session.discard)
             return
-        assert taken is not None, "without an error it was taken"
+        assert session is not None, "without an error it was taken"
         try:
-            stream = await self._open(run, wanted)
+            stream = await self._open(run, next_effect)
         except TunnelError as failure:
-            tell(taken.discard)
-            self._do(run, run.state.broke(effect.tag, effect.target, str(failure)))
+            call_back(session.discard)
+            self._do(run, run.state.on_stream_failed(effect.tag, effect.target, str(failure)))
             return
         except asyncio.CancelledError:
-            tell(taken.discard)
+            call_back(session.discard)
             raise
         finally:
-            run.set_up(effect.tag)
-        stream.over.add_done_callback(lambda _: self._ended(run, effect, stream))
-        await _serve(taken, stream)
+            run.on_session_set_up(effect.tag)
+        stream.over_future.add_done_callback(lambda _: self._on_session_end(run, effect, stream))
+        await _serve(session, stream)
 
-    def _is_left(self, run: RegisterStream) -> bool:
+    def _is_leaving(self, run: RegisterStream) -> bool:
         """Whether a stream that is opened now would not reach the server that asks for it."""
         if run.is_leaving or run.token:  # servers of ours find a stream by the token, on whichever connection
             return run.is_leaving
-        return run.is_let_go or self._channel.get_state() is not grpc.ChannelConnectivity.READY
+        return run.has_goaway or self._channel.get_state() is not grpc.ChannelConnectivity.READY
 
-    def _ended(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+    def _on_session_end(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
         """A session is over that the server asked for; one that it never heard of, it still waits for."""
-        if stream.is_unheard and not stream.why and self._run is run:
-            task = asyncio.create_task(self._tell_refusal(run, effect, stream), name="refused session")
+        if stream.is_unacknowledged and not stream.abort_reason and self._register_stream is run:
+            task = asyncio.create_task(self._send_refusal(run, effect, stream), name="refused session")
             run.refusals.add(task)
             task.add_done_callback(run.refusals.discard)
 
-    async def _tell_refusal(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
-        if why := await stream.verdict():
-            self._do(run, run.state.broke(effect.tag, effect.target, why))
+    async def _send_refusal(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
+        if reason := await stream.verdict():
+            self._do(run, run.state.on_stream_failed(effect.tag, effect.target, reason))
 
     async def _wait_for_refusals(self, run: RegisterStream) -> None:
         """Wait until streams that were opened a moment ago are known to have reached the server, or not."""
-        young = [stream.over for stream in self.streams if stream.is_unheard and stream.age < _REFUSED_WITHIN]
+        young = [stream.over_future for stream in self.streams if stream.is_unacknowledged and stream.age < _REFUSED_WITHIN]
         if young:
             await asyncio.wait(young, timeout=_REFUSED_WITHIN)
         if run.refusals:
             await asyncio.wait(set(run.refusals))
 
-    async def _take(self, target: Target) -> tuple[Taken | None, str | None]:
+    async def _accept_session(self, target: Target) -> tuple[AcceptedSession | None, str | None]:
         assert self._handler is not None, "without a handler nothing is asked"
         try:
             async with asyncio.timeout(self._limits.set_up_within):
@@ -360,13 +360,13 @@ class TunnelClient:
 
     async def _open(self, run: RegisterStream, effect: OpenStream) -> ClientStream:
         try:
-            call = self._open_tunnel(metadata=metadata.of_stream(run.token))
+            call = self._open_tunnel(metadata=metadata.stream_metadata(run.token))
         except grpc.aio.UsageError:
             raise TunnelError("the channel is closed") from None
         stream = ClientStream(call, effect.target, effect.tag, half_close=run.half_close)
-        stream.on_fault = lambda why: self._tell_fault(run, effect, why)
+        stream.on_fault = lambda reason: self._send_fault(run, effect, reason)
         self.streams.add(stream)
-        stream.over.add_done_callback(lambda _: self.streams.discard(stream))
+        stream.over_future.add_done_callback(lambda _: self.streams.discard(stream))
         try:
             async with asyncio.timeout(self._limits.set_up_within):
                 await stream.send(codec.first_message(effect.tag))
@@ -375,9 +375,9 @@ class TunnelClient:
             raise TunnelError("the session's stream could not be opened in time") from None
         return stream
 
-    def _tell_fault(self, run: RegisterStream, effect: OpenStream, why: str) -> None:
-        if self._run is run:
-            self._do(run, [Send(Session(effect.tag, effect.target, error=why))])
+    def _send_fault(self, run: RegisterStream, effect: OpenStream, reason: str) -> None:
+        if self._register_stream is run:
+            self._do(run, [Send(Session(effect.tag, effect.target, error=reason))])
 
     def _set_timer(self, run: RegisterStream) -> None:
         at = run.state.wake_at()
@@ -390,19 +390,19 @@ class TunnelClient:
         self._do(run, run.state.expire(time.monotonic()))
 
 
-async def _serve(taken: Taken, stream: ClientStream) -> None:
+async def _serve(session: AcceptedSession, stream: ClientStream) -> None:
     try:
-        await taken.serve(stream)
+        await session.serve(stream)
     except TunnelError as error:
-        why = str(error)
+        reason = str(error)
     except asyncio.CancelledError:
         stream.abort("this end was stopped")
         raise
     except Exception:  # a handler is a stranger's code: its fault must end its session and no more
         log.exception("the handler of a session to %s failed", stream.target)
-        why = "the handler failed"
+        reason = "the handler failed"
     else:
         await stream.close()
         return
     await stream.settle()
-    stream.abort(why)
+    stream.abort(reason)

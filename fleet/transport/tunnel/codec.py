@@ -18,7 +18,7 @@ from fleet.protocol.tunnel.messages import (
     Subscription,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 from fleet.wire import tunnel_pb2, tunnel_v01_pb2
 
@@ -36,7 +36,7 @@ _LONGEST_MESSAGE = 65_536
 HEADER_ROOM = 6
 _DATA_KEY = 0x12
 
-_BOTH = "a message of a session carries no capabilities: those are exchanged once, first of all"
+_MIXED_MESSAGE = "a message of a session carries no capabilities: those are exchanged once, first of all"
 
 _TARGET_OPS = {
     Op.UNKNOWN: tunnel_pb2.Target.UNKNOWN,
@@ -50,17 +50,17 @@ _SUBSCRIPTION_OPS = {
 }
 
 
-def encode(wire: Wire, message: Message) -> bytes:
+def encode(wire: WireVersion, message: Message) -> bytes:
     """Write a message of Register."""
-    return _encode_v01(message) if wire is Wire.V0_1 else _encode_v02(message)
+    return _encode_v01(message) if wire is WireVersion.V0_1 else _encode_v02(message)
 
 
-def decode(wire: Wire, raw: bytes) -> Message:
+def decode(wire: WireVersion, raw: bytes) -> Message:
     """Read a message of Register. Raises TunnelError for what is none."""
     if len(raw) > _LONGEST_MESSAGE:
         raise TunnelError(f"a message of Register has more than {_LONGEST_MESSAGE} bytes")
     try:
-        return _decode_v01(raw) if wire is Wire.V0_1 else _decode_v02(raw)
+        return _decode_v01(raw) if wire is WireVersion.V0_1 else _decode_v02(raw)
     except DecodeError:
         raise TunnelError(f"what came on Register is no message of version {wire.value}") from None
 
@@ -80,7 +80,7 @@ def _decode_v01(raw: bytes) -> Message:
     if not session.HasField("capabilities"):
         return Session(session.tag, _target(session.target_id), session.accept, session.error)
     if session.tag or session.target_id or session.accept or session.error:
-        return Session(session.tag, _target(session.target_id), malformed=_BOTH)
+        return Session(session.tag, _target(session.target_id), malformed_reason=_MIXED_MESSAGE)
     return Capabilities(session.capabilities.handler)
 
 
@@ -117,17 +117,17 @@ def _encode_v02(message: Message) -> bytes:
 
 def _decode_v02(raw: bytes) -> Message:
     op = tunnel_pb2.RegisterOp.FromString(raw)
-    which = op.WhichOneof("Registration")
-    if which == "target":
+    operation = op.WhichOneof("Registration")
+    if operation == "target":
         target = _target(op.target.target, op.target.target_type)
         return Registration(_op(op.target.op), target, op.target.accept, op.target.error)
-    if which == "session":
+    if operation == "session":
         target = _target(op.session.target, op.session.target_type)
         return Session(op.session.tag, target, op.session.accept, op.session.error)
-    if which == "subscription":
-        found = op.subscription
-        kind = _target("", found.target_type).type
-        return Subscription(_op(found.op), kind, found.accept, found.error)
+    if operation == "subscription":
+        subscription = op.subscription
+        kind = _target("", subscription.target_type).type
+        return Subscription(_op(subscription.op), kind, subscription.accept, subscription.error)
     return None
 
 

@@ -12,15 +12,15 @@ from typing_extensions import override
 
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel import codec, pump
-from fleet.transport.tunnel.pump import Policy
-from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream
+from fleet.transport.tunnel.pump import SessionPolicy
+from fleet.transport.tunnel.stream import CHUNK, TunnelAbortedError, TunnelStream
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Taken(Protocol):
+class AcceptedSession(Protocol):
     """A session that was taken, before its stream is there."""
 
     async def serve(self, stream: TunnelStream) -> None:
@@ -32,10 +32,10 @@ class Taken(Protocol):
 
 #: The seed's register handler: takes a session to a target, or refuses it by TunnelError. What it gives back is the
 #: handler, so one cannot be there without the other.
-Handler = Callable[[Target], Awaitable[Taken]]
+Handler = Callable[[Target], Awaitable[AcceptedSession]]
 
 
-class Serve(Taken):
+class FunctionSession(AcceptedSession):
     """A session served by a coroutine function alone."""
 
     def __init__(self, serve: Callable[[TunnelStream], Awaitable[None]]) -> None:
@@ -50,26 +50,26 @@ class Serve(Taken):
         pass
 
 
-class Dialled(Taken):
+class TcpSession(AcceptedSession):
     """A session to a TCP service."""
 
-    def __init__(self, wire: pump.Wire, policy: Policy) -> None:
-        self._wire = wire
+    def __init__(self, connection: pump.TcpConnection, policy: SessionPolicy) -> None:
+        self._connection = connection
         self._policy = policy
 
     @override
     async def serve(self, stream: TunnelStream) -> None:
-        await pump.pump(self._wire, stream, self._policy)
+        await pump.pump(self._connection, stream, self._policy)
 
     @override
     def discard(self) -> None:
-        self._wire.reset()
+        self._connection.reset()
 
 
-async def dial(host: str, port: int, policy: Policy, *, within: float = 5.0) -> Dialled:
+async def dial(host: str, port: int, policy: SessionPolicy, *, within: float = 5.0) -> TcpSession:
     """Take a session by connecting to host:port: who asks for it is told when that fails. Raises TunnelError."""
     try:
-        return Dialled(await pump.connect(host, port, within), policy)
+        return TcpSession(await pump.connect(host, port, within), policy)
     except TimeoutError:
         raise TunnelError(f"{host}:{port} did not answer within {within:g} s") from None
     except OSError as error:
@@ -83,85 +83,85 @@ def _reason(error: OSError) -> str:
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
-class Bridge(Taken):
+class BridgeSession(AcceptedSession):
     """A session of one client served by a session of another."""
 
-    def __init__(self, far: TunnelStream) -> None:
-        self._far = far
+    def __init__(self, target_stream: TunnelStream) -> None:
+        self._target_stream = target_stream
 
     @override
     async def serve(self, stream: TunnelStream) -> None:
-        await join(stream, self._far)
+        await join(stream, self._target_stream)
 
     @override
     def discard(self) -> None:
-        self._far.abort("its caller never came")
+        self._target_stream.abort("its caller never came")
 
 
-async def join(near: TunnelStream, far: TunnelStream) -> None:
+async def join(caller_stream: TunnelStream, target_stream: TunnelStream) -> None:
     """Carry bytes between the caller's session and the target's to their ends. Raises TunnelAborted."""
-    there = asyncio.create_task(_copy(near, far, "caller", "target"))
-    back = asyncio.create_task(_copy(far, near, "target", "caller"))
+    outbound = asyncio.create_task(_copy(caller_stream, target_stream, "caller", "target"))
+    inbound = asyncio.create_task(_copy(target_stream, caller_stream, "target", "caller"))
     try:
-        await _carry(there, back, near, far)
+        await _carry(outbound, inbound, caller_stream, target_stream)
     except (TunnelError, asyncio.CancelledError) as error:
-        for stream in (near, far):
+        for stream in (caller_stream, target_stream):
             stream.abort(str(error) or "the bridge was stopped, or the session's caller went away")
         raise
     finally:
-        for task in (there, back):
+        for task in (outbound, inbound):
             task.cancel()
-        await asyncio.gather(there, back, return_exceptions=True)
-    await asyncio.gather(near.close(), far.close())
+        await asyncio.gather(outbound, inbound, return_exceptions=True)
+    await asyncio.gather(caller_stream.close(), target_stream.close())
 
 
 async def _carry(
-    there: asyncio.Task[None], back: asyncio.Task[None], near: TunnelStream, far: TunnelStream
+    outbound: asyncio.Task[None], inbound: asyncio.Task[None], caller_stream: TunnelStream, target_stream: TunnelStream
 ) -> None:
-    watched = {near.over: (near, "caller"), far.over: (far, "target")}
+    open_calls = {caller_stream.over_future: (caller_stream, "caller"), target_stream.over_future: (target_stream, "target")}
     while True:
-        for task in (there, back):
+        for task in (outbound, inbound):
             if task.done():
                 task.result()
         # An end that is finished is read no more: only its call's end tells that it is gone.
-        for over in [over for over in watched if over.done()]:
-            stream, whose = watched.pop(over)
-            if why := await stream.verdict():
-                raise TunnelAborted(_at(whose, why))
-        if there.done() and back.done():
+        for over in [over for over in open_calls if over.done()]:
+            stream, end_name = open_calls.pop(over)
+            if reason := await stream.verdict():
+                raise TunnelAbortedError(_end_error(end_name, reason))
+        if outbound.done() and inbound.done():
             return
         # An end that cannot half-close, or whose call is over, is finished with both directions when it says so.
-        if there.done() and (not near.half_close or near.over.done()):
+        if outbound.done() and (not caller_stream.half_close or caller_stream.over_future.done()):
             return
-        if back.done() and (not far.half_close or far.over.done()):
+        if inbound.done() and (not target_stream.half_close or target_stream.over_future.done()):
             return
-        waiting = [task for task in (there, back) if not task.done()]
-        await asyncio.wait((*waiting, *watched), return_when=asyncio.FIRST_COMPLETED)
+        pending_tasks = [task for task in (outbound, inbound) if not task.done()]
+        await asyncio.wait((*pending_tasks, *open_calls), return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _copy(source: TunnelStream, sink: TunnelStream, here: str, there: str) -> None:
-    while len(payload := await _told(here, source.receive())):
+async def _copy(source: TunnelStream, sink: TunnelStream, source_name: str, sink_name: str) -> None:
+    while len(payload := await _name_failed_end(source_name, source.receive())):
         for start in range(0, len(payload), CHUNK):
-            await _told(there, sink.send(codec.data_message(payload[start : start + CHUNK])))
-    await _told(there, sink.write_eof())
+            await _name_failed_end(sink_name, sink.send(codec.data_message(payload[start : start + CHUNK])))
+    await _name_failed_end(sink_name, sink.write_eof())
 
 
-async def _told(whose: str, work: Awaitable[T]) -> T:
+async def _name_failed_end(end_name: str, work: Awaitable[T]) -> T:
     """Do it, and say at whose end it failed: the other end is told, too."""
     try:
         return await work
-    except TunnelAborted as error:
-        raise TunnelAborted(_at(whose, str(error))) from None
+    except TunnelAbortedError as error:
+        raise TunnelAbortedError(_end_error(end_name, str(error))) from None
 
 
-def _at(whose: str, why: str) -> str:
-    return f"at the {whose}'s end of the bridge: {why}"
+def _end_error(end_name: str, reason: str) -> str:
+    return f"at the {end_name}'s end of the bridge: {reason}"
 
 
-def tell(callback: Callable[..., None] | None, *news: object) -> None:
+def call_back(callback: Callable[..., None] | None, *args: object) -> None:
     """Call a stranger's callback: its fault is logged, and is not the tunnel's."""
     try:
         if callback is not None:
-            callback(*news)
+            callback(*args)
     except Exception:
         log.exception("a callback failed")

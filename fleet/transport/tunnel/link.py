@@ -20,9 +20,9 @@ import grpc.aio
 
 from fleet.processes import background
 from fleet.protocol.backoff import Backoff
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Handler, tell
+from fleet.transport.tunnel.handlers import Handler, call_back
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _LOST_WITHIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LinkSettings:
     """How a link is kept. Seconds."""
 
     backoff: Backoff = field(default_factory=Backoff)
@@ -52,7 +52,7 @@ class Keeping:
 class TunnelSpec:
     """What a link's client is, on whichever connection."""
 
-    wire: Wire = Wire.V0_2
+    wire: WireVersion = WireVersion.V0_2
     targets: tuple[Target, ...] = ()
     #: Types of others' targets to hear of; empty text stands for all.
     subscribe: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class TunnelSpec:
         )
 
 
-class Link:
+class TunnelLink:
     """A tunnel client that is always registered, or on its way to be."""
 
     def __init__(
@@ -83,27 +83,27 @@ class Link:
         open_channel: Callable[[], grpc.aio.Channel],
         spec: TunnelSpec,
         *,
-        keeping: Keeping | None = None,
+        settings: LinkSettings | None = None,
         on_up: Callable[[bool, str], None] | None = None,
     ) -> None:
         """Make one. `on_up` hears when it is registered (True) and when it is not (False), with the reason."""
         self._open_channel = open_channel
         self._spec = spec
-        self._keeping = keeping or Keeping()
+        self._settings = settings or LinkSettings()
         self._on_up = on_up
         self._current: _Attempt | None = None
         self._up = asyncio.Event()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leave_tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def registered(self) -> frozenset[Target]:
+    def registered_targets(self) -> frozenset[Target]:
         """Targets that the server has taken."""
-        return frozenset() if self._current is None else self._current.client.registered
+        return frozenset() if self._current is None else self._current.client.registered_targets
 
     @property
-    def refused(self) -> dict[Target, str]:
+    def rejected_targets(self) -> dict[Target, str]:
         """Targets that the server does not want now, and why; each is tried again."""
-        return {} if self._current is None else self._current.client.refused
+        return {} if self._current is None else self._current.client.rejected_targets
 
     async def run(self) -> None:
         """Stay registered, for ever."""
@@ -111,16 +111,16 @@ class Link:
         try:
             while True:
                 attempt = await self._dial()
-                began = time.monotonic()
-                if attempt.up:
-                    await self._hold(attempt)
-                    if attempt.moved:
+                started_at = time.monotonic()
+                if attempt.is_up:
+                    await self._wait_for_end(attempt)
+                    if attempt.should_move:
                         failures = 0
                         continue  # before break: the next one is dialled while this one still serves
-                failures = self._keeping.backoff.failures(
-                    failures, time.monotonic() - began if attempt.up else 0.0
+                failures = self._settings.backoff.failures(
+                    failures, time.monotonic() - started_at if attempt.is_up else 0.0
                 )
-                await asyncio.sleep(self._keeping.backoff.wait(failures, random.random()))
+                await asyncio.sleep(self._settings.backoff.wait(failures, random.random()))
         finally:
             await self._end()
 
@@ -134,33 +134,33 @@ class Link:
     async def _dial(self) -> _Attempt:
         attempt = _Attempt(self._spec, self._open_channel())
         try:
-            why = await attempt.come_up(self._keeping.up_within)
+            reason = await attempt.wait_registered(self._settings.up_within)
         except asyncio.CancelledError:
             await attempt.close()
             raise
-        if why:
+        if reason:
             self._retire(attempt)
             if self._current is None or not self._current.client.is_up:
-                self._lose(f"cannot register: {why}")
+                self._on_lost(f"cannot register: {reason}")
             return attempt
         old, self._current = self._current, attempt
         if old is not None:
             self._retire(old, attempt)
         self._up.set()
-        tell(self._on_up, True, "")
+        call_back(self._on_up, True, "")
         return attempt
 
-    async def _hold(self, attempt: _Attempt) -> None:
+    async def _wait_for_end(self, attempt: _Attempt) -> None:
         """Wait for its end, or for the first sign that it is to be left."""
-        registering = asyncio.create_task(self._register_missing(attempt.client), name="refused targets")
+        register_task = asyncio.create_task(self._register_missing(attempt.client), name="refused targets")
         try:
-            attempt.moved = await attempt.wait_for_end(self._keeping)
+            attempt.should_move = await attempt.wait_for_end(self._settings)
         finally:
-            await background.stop([registering])
-        if attempt.moved:
+            await background.stop([register_task])
+        if attempt.should_move:
             log.info("the server lets go of this connection: registering on a new one")
             return
-        self._lose(attempt.why)
+        self._on_lost(attempt.reason)
 
     async def _register_missing(self, client: TunnelClient) -> None:
         """Ask again for the targets that the server refused, with growing waits, until it has taken them all.
@@ -168,24 +168,24 @@ class Link:
         Its reason may pass: most often it still has a connection of ours that is lost, and does not know that yet.
         """
         failures = 0
-        while missing := [target for target in self._spec.targets if target not in client.registered]:
+        while missing_targets := [target for target in self._spec.targets if target not in client.registered_targets]:
             failures += 1
-            await asyncio.sleep(self._keeping.backoff.wait(failures, random.random()))
-            for target in missing:
+            await asyncio.sleep(self._settings.backoff.wait(failures, random.random()))
+            for target in missing_targets:
                 with contextlib.suppress(TunnelError):  # the client has logged it, if it is another reason
                     await client.add_target(target)
 
-    def _lose(self, why: str) -> None:
+    def _on_lost(self, reason: str) -> None:
         if self._current is not None:
             self._retire(self._current)
         self._current = None
         self._up.clear()
-        tell(self._on_up, False, why)
+        call_back(self._on_up, False, reason)
 
     def _retire(self, old: _Attempt, new: _Attempt | None = None) -> None:
         task = asyncio.create_task(self._leave(old, new), name="tunnel that is left")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leave_tasks.add(task)
+        task.add_done_callback(self._leave_tasks.discard)
 
     async def _leave(self, old: _Attempt, new: _Attempt | None) -> None:
         try:
@@ -195,15 +195,15 @@ class Link:
             old.client.stop()
             if old.is_dead:
                 return
-            async with asyncio.timeout(self._keeping.drain_within):
-                await old.client.drained()
+            async with asyncio.timeout(self._settings.drain_within):
+                await old.client.wait_drained()
         except TimeoutError:
             log.warning("%d sessions of a connection that was left are cut", len(old.client.streams))
         finally:
             await old.close()
 
     async def _end(self) -> None:
-        await background.stop(self._leaving)
+        await background.stop(self._leave_tasks)
         if self._current is not None:
             await self._current.close()
 
@@ -215,45 +215,45 @@ class _Attempt:
         self.channel = channel
         self.client = spec.client(channel)
         self._run = asyncio.create_task(self.client.run(spec.targets, spec.subscribe), name="tunnel client")
-        self.up = False
-        self.moved = False
+        self.is_up = False
+        self.should_move = False
         #: Nobody answers there: its sessions would hang until TCP gives up.
         self.is_dead = False
-        self.why = ""
+        self.reason = ""
 
-    async def come_up(self, within: float) -> str:
+    async def wait_registered(self, within: float) -> str:
         """Wait until it is registered; the reason when it does not get there."""
         await asyncio.sleep(0)  # let the client begin
-        waiting = asyncio.create_task(self.client.wait_until_up())
+        up_task = asyncio.create_task(self.client.wait_until_up())
         try:
-            await asyncio.wait((waiting, self._run), timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((up_task, self._run), timeout=within, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiting.cancel()
+            up_task.cancel()
         if self._run.done():
             return self._reason()
-        self.up = self.client.is_up
-        return "" if self.up else f"no answer within {within:g} s"
+        self.is_up = self.client.is_up
+        return "" if self.is_up else f"no answer within {within:g} s"
 
-    async def wait_for_end(self, keeping: Keeping) -> bool:
+    async def wait_for_end(self, settings: LinkSettings) -> bool:
         """Wait; whether its connection is to be left while Register still lives."""
-        leaving = asyncio.create_task(_wait_for_goaway(self.channel))
-        probing = asyncio.create_task(_probe(self.channel, self.client, keeping))
+        goaway_task = asyncio.create_task(_wait_for_goaway(self.channel))
+        probe_task = asyncio.create_task(_probe(self.channel, self.client, settings))
         try:
-            await asyncio.wait((leaving, probing, self._run), return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done() and not probing.done():
-                self.client.leave_connection()
+            await asyncio.wait((goaway_task, probe_task, self._run), return_when=asyncio.FIRST_COMPLETED)
+            if goaway_task.done() and not probe_task.done():
+                self.client.on_goaway()
                 # A connection that is lost leaves READY too: then Register ends at once.
                 await asyncio.wait((self._run,), timeout=_LOST_WITHIN)
-            if not self._run.done() and probing.done():
-                self.why = probing.result()
+            if not self._run.done() and probe_task.done():
+                self.reason = probe_task.result()
                 self.is_dead = True
                 return False
             if self._run.done():
-                self.why = self._reason()
+                self.reason = self._reason()
                 return False
             return True
         finally:
-            for task in (leaving, probing):
+            for task in (goaway_task, probe_task):
                 task.cancel()
 
     async def close(self) -> None:
@@ -274,25 +274,25 @@ async def _wait_for_goaway(channel: grpc.aio.Channel) -> None:
     await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
-async def _probe(channel: grpc.aio.Channel, client: TunnelClient, keeping: Keeping) -> str:
+async def _probe(channel: grpc.aio.Channel, client: TunnelClient, settings: LinkSettings) -> str:
     """Ask again and again; return what is wrong once there is no answer."""
-    if keeping.probe_every is None:
+    if settings.probe_every is None:
         await asyncio.Event().wait()
     check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_PROBE)
     while True:
-        await asyncio.sleep(keeping.probe_every or 0)
-        asked_at = asyncio.get_running_loop().time()
-        call = check(b"", timeout=keeping.probe_within)
+        await asyncio.sleep(settings.probe_every or 0)
+        requested_at = asyncio.get_running_loop().time()
+        call = check(b"", timeout=settings.probe_within)
         if await call.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             continue
         # A slow line may be full of what sessions carry: while that arrives, the server is there.
-        if not any(stream.heard_at >= asked_at for stream in client.streams):
-            return f"the server did not answer within {keeping.probe_within:g} s"
+        if not any(stream.last_seen_at >= requested_at for stream in client.streams):
+            return f"the server did not answer within {settings.probe_within:g} s"
 
 
 async def _move(old: TunnelClient, new: TunnelClient) -> None:
     """Give the new client what the server refused it because the old one still had it; not a server of ours."""
-    for target in new.refused:
+    for target in new.rejected_targets:
         try:
             await old.remove_target(target)
             await new.add_target(target)

@@ -10,27 +10,27 @@ from typing import Self
 from fleet.processes import background
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listen_sockets import stop_listening
-from fleet.transport.tunnel.pump import Policy, Wire, pump
+from fleet.transport.tunnel.pump import SessionPolicy, TcpConnection, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
 
 
-class Listener:
+class TunnelListener:
     """Listens, asks `open_session` for each connection, and carries its bytes."""
 
     def __init__(
-        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: Policy | None = None
+        self, open_session: Callable[[], Awaitable[TunnelStream]], policy: SessionPolicy | None = None
     ) -> None:
         self._open_session = open_session
-        self._policy = policy or Policy()
+        self._policy = policy or SessionPolicy()
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> Self:
         """Listen. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Wire(self._made), host, port, backlog=1024)
+        self._server = await loop.create_server(lambda: TcpConnection(self._on_connection), host, port, backlog=1024)
         return self
 
     @property
@@ -46,28 +46,28 @@ class Listener:
             await stop_listening(self._server)
         await background.stop(self._sessions)
 
-    def _made(self, wire: Wire) -> None:
-        task = asyncio.create_task(self._carry(wire), name="tunnelled connection")
+    def _on_connection(self, connection: TcpConnection) -> None:
+        task = asyncio.create_task(self._carry(connection), name="tunnelled connection")
         self._sessions.add(task)
         task.add_done_callback(self._sessions.discard)
 
-    async def _carry(self, wire: Wire) -> None:
+    async def _carry(self, connection: TcpConnection) -> None:
         try:
             stream = await self._open_session()
         except TunnelError as error:
             log.warning("no session for a connection: %s", error)
-            wire.reset()
+            connection.reset()
             return
         except asyncio.CancelledError:
-            wire.reset()
+            connection.reset()
             raise
         except (
             Exception
         ):  # whoever asks for sessions is a stranger: its fault must end this connection and no more
             log.exception("no session for a connection")
-            wire.reset()
+            connection.reset()
             return
         try:
-            await pump(wire, stream, self._policy)
+            await pump(connection, stream, self._policy)
         except TunnelError as error:
             log.info("a session to %s was aborted: %s", stream.target, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleet.protocol.tunnel.messages import TunnelError, Wire
+from fleet.protocol.tunnel.messages import TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Peer
 
 #: Which version of the wire a client speaks; servers of one version refuse the other by it.
@@ -21,11 +21,11 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class RegisterMetadata:
     """What a client's Register stream says of it."""
 
     #: None when it did not say.
-    wire: Wire | None
+    wire: WireVersion | None
     half_close: bool
     name: str
     generation: int
@@ -35,38 +35,38 @@ class Greeting:
         return Peer(identity, self.name, self.generation)
 
 
-def greet(wire: Wire, name: str, generation: int) -> Metadata:
+def register_metadata(wire: WireVersion, name: str, generation: int) -> Metadata:
     """Metadata of a client's Register. Raises TunnelError for a name that metadata cannot carry."""
     if not (name.isascii() and name.isprintable()):
         raise TunnelError(f"the name {name!r} is not printable ASCII, so it cannot travel")
-    named = ((_NAME, name), (_GENERATION, str(generation))) if name else ()
-    return ((_VERSION, wire.value), (_FEATURES, _HALF_CLOSE), *named)
+    name_pairs = ((_NAME, name), (_GENERATION, str(generation))) if name else ()
+    return ((_VERSION, wire.value), (_FEATURES, _HALF_CLOSE), *name_pairs)
 
 
-def read_greeting(metadata: Iterable[tuple[str, str | bytes]]) -> Greeting:
+def read_register_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> RegisterMetadata:
     """Read a client's. Raises TunnelError."""
-    given = _texts(metadata)
-    version, generation = given.get(_VERSION), given.get(_GENERATION, "0")
-    if version is not None and version not in {wire.value for wire in Wire}:
+    texts = _texts(metadata)
+    version, generation = texts.get(_VERSION), texts.get(_GENERATION, "0")
+    if version is not None and version not in {wire.value for wire in WireVersion}:
         raise TunnelError(f"{_VERSION} {version!r} is no version: 0.1 or 0.2")
     if not (generation.isascii() and generation.isdigit() and len(generation) < 20):
         raise TunnelError(f"{_GENERATION} is no whole number")
-    wire = None if version is None else Wire(version)
-    return Greeting(wire, _can_half_close(given), given.get(_NAME, ""), int(generation))
+    wire = None if version is None else WireVersion(version)
+    return RegisterMetadata(wire, _can_half_close(texts), texts.get(_NAME, ""), int(generation))
 
 
-def answer(token: str) -> Metadata:
+def response_metadata(token: str) -> Metadata:
     """Metadata of a server's answer to Register."""
     return ((_FEATURES, _HALF_CLOSE), (_CONNECTION, token))
 
 
-def read_answer(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[bool, str]:
+def read_response_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[bool, str]:
     """Whether the server can half-close, and its token; empty when it is not one of ours."""
-    given = _texts(metadata)
-    return _can_half_close(given), given.get(_CONNECTION, "")
+    texts = _texts(metadata)
+    return _can_half_close(texts), texts.get(_CONNECTION, "")
 
 
-def of_stream(token: str) -> Metadata:
+def stream_metadata(token: str) -> Metadata:
     """Metadata of a client's Tunnel stream."""
     return ((_CONNECTION, token),) if token else ()
 
@@ -76,8 +76,8 @@ def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     return _texts(metadata).get(_CONNECTION, "")
 
 
-def _can_half_close(given: Mapping[str, str]) -> bool:
-    return _HALF_CLOSE in given.get(_FEATURES, "").split(",")
+def _can_half_close(texts: Mapping[str, str]) -> bool:
+    return _HALF_CLOSE in texts.get(_FEATURES, "").split(",")
 
 
 def _texts(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fleet.transport.channels import DeadPeer, Options
+from fleet.transport.channels import DeadPeer, GrpcOptions
 
 #: Other peers choose the size of what they send; larger than this is refused with RESOURCE_EXHAUSTED.
 MOST_MESSAGE = 64 * 1024 * 1024
 
 
-def server_options(dead_peer: DeadPeer | None = None) -> Options:
+def server_options(dead_peer: DeadPeer | None = None) -> GrpcOptions:
     """Options of a server; with `dead_peer` it pings its clients. Go's clients take any number of pings."""
-    options: Options = [("grpc.max_receive_message_length", MOST_MESSAGE)]
+    options: GrpcOptions = [("grpc.max_receive_message_length", MOST_MESSAGE)]
     if dead_peer is not None:
         options += [
             ("grpc.keepalive_time_ms", max(int(dead_peer.ping_after * 1000), 1)),
@@ -21,6 +21,6 @@ def server_options(dead_peer: DeadPeer | None = None) -> Options:
     return options
 
 
-def channel_options() -> Options:
+def channel_options() -> GrpcOptions:
     """Options of a channel."""
     return [("grpc.max_receive_message_length", MOST_MESSAGE)]

@@ -9,7 +9,7 @@ _MOST_MESSAGES = 10_000
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-class Outgoing:
+class OutgoingQueue:
     """The messages of one end, in order."""
 
     def __init__(self, most_messages: int = _MOST_MESSAGES, most_bytes: int = _MOST_BYTES) -> None:

@@ -23,20 +23,20 @@ from typing_extensions import override
 
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.tunnel import codec
-from fleet.transport.tunnel.stream import CHUNK, TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import CHUNK, TunnelAbortedError, TunnelStream
 
 log = logging.getLogger(__name__)
 
 #: What one read takes from TCP, which becomes one message.
-_ROOM = bytearray(codec.HEADER_ROOM + CHUNK)
-_VIEW = memoryview(_ROOM)
-_TAKE = _VIEW[codec.HEADER_ROOM :]
+_READ_BUFFER = bytearray(codec.HEADER_ROOM + CHUNK)
+_VIEW = memoryview(_READ_BUFFER)
+_READ_VIEW = _VIEW[codec.HEADER_ROOM :]
 #: Unsent bytes above which the tunnel is not read.
 _UNSENT = 1024 * 1024
 #: Messages read from TCP while one is on its way; more would only sit in memory.
 _READ_AHEAD = 2
 #: An idle session's other end may take so long to agree that it is over, seconds.
-_AGREE_WITHIN = 5.0
+_END_WITHIN = 5.0
 #: Of what is unsent when a connection is closed something must be taken this often, seconds; else it is cut.
 _TAKEN_WITHIN = 60.0
 #: A connection whose other machine has vanished is found out after 60 s and four more of 15 s.
@@ -46,7 +46,7 @@ _LINGER_RESET = struct.pack("ii", 1, 0)
 _LINGER_NOT = struct.pack("ii", 0, 0)
 
 
-class Closing(Enum):
+class HalfClosePolicy(Enum):
     """What the end of our TCP connection's sending makes of a session whose peer cannot half-close."""
 
     #: Say so at once. The other end learns of it; what it would still answer is lost.
@@ -56,40 +56,40 @@ class Closing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SessionPolicy:
     """How sessions end."""
 
-    closing: Closing = Closing.CLOSE
+    closing: HalfClosePolicy = HalfClosePolicy.CLOSE
     #: A session without a byte either way for so long is closed (the seed's "going idle"), seconds; None is never.
     idle: float | None = None
 
 
-class Wire(asyncio.BufferedProtocol):
+class TcpConnection(asyncio.BufferedProtocol):
     """The TCP end. Bytes that come before a session is there wait, one buffer full of them."""
 
-    def __init__(self, made: Callable[[Wire], None] | None = None) -> None:
-        self._made = made
+    def __init__(self, on_connection: Callable[[TcpConnection], None] | None = None) -> None:
+        self._on_connection = on_connection
         self.transport: asyncio.Transport | None = None
         #: Read, and not yet taken by the tunnel.
-        self._waiting: deque[bytes] = deque()
-        self._paused = False
-        self._eof = False
+        self._messages: deque[bytes] = deque()
+        self._is_reading_paused = False
+        self._has_eof = False
         #: Why it is gone; None while it is there.
-        self.lost: Exception | None = None
+        self.error: Exception | None = None
         #: It is gone, and its end came first: TLS, which ends both directions at once.
-        self.left = False
+        self.has_left = False
         #: Bytes that came from TCP, and that went to it.
-        self.taken = 0
-        self.given = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        self._full = False
+        self._is_write_full = False
         loop = asyncio.get_running_loop()
         self._now = loop.time
         #: Done when the connection is no more.
-        self.gone: asyncio.Future[None] = loop.create_future()
+        self.closed_future: asyncio.Future[None] = loop.create_future()
         #: When a byte last passed, by the loop's clock.
-        self.moved_at = loop.time()
+        self.last_byte_at = loop.time()
 
     # -- asyncio's side --------------------------------------------------------------------------
 
@@ -100,31 +100,31 @@ class Wire(asyncio.BufferedProtocol):
         # Until it is closed in an orderly way: if this process is killed, the kernel must not make a clean end of it.
         self._linger(_LINGER_RESET)
         self._keep_alive()
-        if self._made is not None:
-            self._made(self)
+        if self._on_connection is not None:
+            self._on_connection(self)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _TAKE
+        return _READ_VIEW
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        if self._eof:
+        if self._has_eof:
             return  # its end was said already, by us: see write_eof
-        self.taken += nbytes
+        self.received_bytes += nbytes
         head = codec.header(nbytes)
         start = codec.HEADER_ROOM - len(head)
         _VIEW[start : codec.HEADER_ROOM] = head
-        self._waiting.append(bytes(_VIEW[start : codec.HEADER_ROOM + nbytes]))
-        if len(self._waiting) >= _READ_AHEAD and not self._paused:
+        self._messages.append(bytes(_VIEW[start : codec.HEADER_ROOM + nbytes]))
+        if len(self._messages) >= _READ_AHEAD and not self._is_reading_paused:
             assert self.transport is not None
-            self._paused = True
+            self._is_reading_paused = True
             self.transport.pause_reading()
         self._wake_reader()
 
     @override
     def eof_received(self) -> bool:
-        self._eof = True
+        self._has_eof = True
         self._wake_reader()
         assert self.transport is not None
         if self.transport.can_write_eof():
@@ -134,75 +134,75 @@ class Wire(asyncio.BufferedProtocol):
 
     @override
     def pause_writing(self) -> None:
-        self._full = True
+        self._is_write_full = True
 
     @override
     def resume_writing(self) -> None:
-        self._full = False
+        self._is_write_full = False
         self._wake_writer()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = exc or ConnectionResetError("the TCP connection is closed")
-        self.left = exc is None and self._eof
-        self._full = False
-        if not self.gone.done():
-            self.gone.set_result(None)
+        self.error = exc or ConnectionResetError("the TCP connection is closed")
+        self.has_left = exc is None and self._has_eof
+        self._is_write_full = False
+        if not self.closed_future.done():
+            self.closed_future.set_result(None)
         self._wake_reader()
         self._wake_writer()
 
     # -- the pump's side -------------------------------------------------------------------------
 
     @property
-    def is_waited_for(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether the tunnel has sent all that was read, and waits for more."""
-        return self._reader is not None and not self._waiting
+        return self._reader is not None and not self._messages
 
     @property
-    def unread(self) -> bool:
+    def has_unread(self) -> bool:
         """Whether bytes wait that the tunnel did not take."""
-        return bool(self._waiting)
+        return bool(self._messages)
 
     def take_over(self, transport: asyncio.Transport, early: bytes) -> None:
         """Be the protocol of a paused connection, of which `early` was read too many by another."""
         self.connection_made(transport)
         if early:
-            self.taken += len(early)
-            self._waiting.append(codec.data_message(early))
+            self.received_bytes += len(early)
+            self._messages.append(codec.data_message(early))
         transport.set_protocol(self)
         transport.resume_reading()
 
     async def read(self) -> bytes | None:
         """The next message, ready to be sent; None at the end of stream. Raises OSError."""
-        while not self._waiting:
-            if self._eof:
+        while not self._messages:
+            if self._has_eof:
                 return None
-            if self.lost is not None:
-                raise ConnectionResetError(_why(self.lost))
+            if self.error is not None:
+                raise ConnectionResetError(_error_text(self.error))
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        self.moved_at = self._now()
-        message = self._waiting.popleft()
-        if self._paused and self.lost is None:
+        self.last_byte_at = self._now()
+        message = self._messages.popleft()
+        if self._is_reading_paused and self.error is None:
             assert self.transport is not None
-            self._paused = False
+            self._is_reading_paused = False
             self.transport.resume_reading()
         return message
 
     async def write(self, payload: memoryview) -> None:
         """Send, and wait while too much is unsent. Raises OSError."""
         assert self.transport is not None
-        if self.left:
+        if self.has_left:
             return  # who connected has left and does not want it
-        if self.lost is not None:
-            raise ConnectionResetError(_why(self.lost))
+        if self.error is not None:
+            raise ConnectionResetError(_error_text(self.error))
         self.transport.write(payload)
-        self.given += len(payload)
-        self.moved_at = self._now()
-        while self._full:
+        self.sent_bytes += len(payload)
+        self.last_byte_at = self._now()
+        while self._is_write_full:
             self._writer = asyncio.get_running_loop().create_future()
             try:
                 await self._writer
@@ -217,7 +217,7 @@ class Wire(asyncio.BufferedProtocol):
             with contextlib.suppress(OSError):  # gone already
                 self.transport.write_eof()
             return
-        self._eof = True
+        self._has_eof = True
         self.close()
         self._wake_reader()
 
@@ -235,12 +235,12 @@ class Wire(asyncio.BufferedProtocol):
         self._linger(_LINGER_RESET)
         self.transport.abort()
 
-    def _cut_if_stalled(self, left: int) -> None:
+    def _cut_if_stalled(self, last_unsent: int) -> None:
         """While it is closing: who takes nothing of what is unsent would hold the connection for ever."""
-        if self.lost is not None or self.transport is None:
+        if self.error is not None or self.transport is None:
             return
         unsent = self.transport.get_write_buffer_size()
-        if unsent >= left:
+        if unsent >= last_unsent:
             self._linger(_LINGER_RESET)
             self.transport.abort()
         elif unsent:
@@ -256,10 +256,10 @@ class Wire(asyncio.BufferedProtocol):
             for option, seconds in _KEEP_ALIVE:
                 sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
-    def _linger(self, how: bytes) -> None:
+    def _linger(self, option: bytes) -> None:
         assert self.transport is not None
         with contextlib.suppress(OSError):
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -270,109 +270,109 @@ class Wire(asyncio.BufferedProtocol):
             self._writer.set_result(None)
 
 
-def _why(lost: Exception) -> str:
-    return str(lost) or "the TCP connection broke"  # a broken pipe may come without words
+def _error_text(error: Exception) -> str:
+    return str(error) or "the TCP connection broke"  # a broken pipe may come without words
 
 
-async def connect(host: str, port: int, within: float) -> Wire:
+async def connect(host: str, port: int, within: float) -> TcpConnection:
     """Make a TCP connection. Raises OSError, TimeoutError among them."""
     async with asyncio.timeout(within):
-        _, wire = await asyncio.get_running_loop().create_connection(Wire, host, port)
-    return wire
+        _, connection = await asyncio.get_running_loop().create_connection(TcpConnection, host, port)
+    return connection
 
 
-async def pump(wire: Wire, stream: TunnelStream, policy: Policy | None = None) -> None:
+async def pump(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy | None = None) -> None:
     """Carry both directions until both have ended. Raises TunnelAborted when one ended badly."""
-    policy = policy or Policy()
-    outward = asyncio.create_task(_outward(wire, stream, policy))
-    inward = asyncio.create_task(_inward(wire, stream))
+    policy = policy or SessionPolicy()
+    outward = asyncio.create_task(_outward(connection, stream, policy))
+    inward = asyncio.create_task(_inward(connection, stream))
     try:
-        await _carry(outward, inward, wire, stream, policy)
+        await _carry(outward, inward, connection, stream, policy)
     except (OSError, TunnelError) as error:
-        wire.reset()
+        connection.reset()
         try:
             await stream.settle()
         finally:
             stream.abort(str(error))
-        raise TunnelAborted(str(error)) from None
+        raise TunnelAbortedError(str(error)) from None
     except asyncio.CancelledError:
         stream.abort("this end was stopped")
-        wire.reset()
+        connection.reset()
         raise
     finally:
         for task in (outward, inward):
             task.cancel()
-        wire.close()  # before anything is awaited: who cancels us may do so again
+        connection.close()  # before anything is awaited: who cancels us may do so again
         await asyncio.gather(outward, inward, return_exceptions=True)
     await stream.close()
 
 
 async def _carry(
-    outward: asyncio.Task[None], inward: asyncio.Task[None], wire: Wire, stream: TunnelStream, policy: Policy
+    outward: asyncio.Task[None], inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy
 ) -> None:
     loop = asyncio.get_running_loop()
     while not (inward.done() and (outward.done() or not stream.half_close)):
-        waiting = [future for future in (outward, inward, wire.gone, stream.over) if not future.done()]
-        left = None if policy.idle is None else wire.moved_at + policy.idle - loop.time()
-        if left is not None and left <= 0:
-            await _end_idle(outward, inward, wire, stream)
+        futures = [future for future in (outward, inward, connection.closed_future, stream.over_future) if not future.done()]
+        remaining = None if policy.idle is None else connection.last_byte_at + policy.idle - loop.time()
+        if remaining is not None and remaining <= 0:
+            await _end_idle(outward, inward, connection, stream)
             return
-        await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(futures, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
         for task in (outward, inward):
             if task.done():
                 task.result()
-        if wire.lost is not None and not inward.done():
-            if not wire.left:
-                raise ConnectionResetError(_why(wire.lost))
-            await _end_left(outward, inward)
+        if connection.error is not None and not inward.done():
+            if not connection.has_left:
+                raise ConnectionResetError(_error_text(connection.error))
+            await _end_after_leave(outward, inward)
             return
-        if stream.over.done() and not outward.done():
+        if stream.over_future.done() and not outward.done():
             # Nobody may read the call any more, as with an end that is finished: only this tells that it is over.
-            await _call_over(inward, wire, stream)
+            await _end_with_call(inward, connection, stream)
             return
 
 
-async def _end_left(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> None:
-    await asyncio.wait((outward, inward), timeout=_AGREE_WITHIN)
+async def _end_after_leave(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> None:
+    await asyncio.wait((outward, inward), timeout=_END_WITHIN)
     if not inward.done():
-        raise TunnelAborted("who connected left before the other end was finished")
+        raise TunnelAbortedError("who connected left before the other end was finished")
     for task in (outward, inward):
         if task.done():
             task.result()
 
 
-async def _call_over(inward: asyncio.Task[None], wire: Wire, stream: TunnelStream) -> None:
-    if why := await stream.verdict():
-        raise TunnelAborted(why)
+async def _end_with_call(inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream) -> None:
+    if reason := await stream.verdict():
+        raise TunnelAbortedError(reason)
     await inward  # what came before the end
-    if wire.unread or not (wire.is_waited_for or stream.finished):
-        raise TunnelAborted("the other end closed the session before it took all that was sent")
+    if connection.has_unread or not (connection.is_drained or stream.is_finished):
+        raise TunnelAbortedError("the other end closed the session before it took all that was sent")
 
 
 async def _end_idle(
-    outward: asyncio.Task[None], inward: asyncio.Task[None], wire: Wire, stream: TunnelStream
+    outward: asyncio.Task[None], inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream
 ) -> None:
-    if not outward.done() and not wire.is_waited_for:
+    if not outward.done() and not connection.is_drained:
         # Nothing may be written beside the message on its way, and an orderly end would lose it.
-        raise TunnelAborted("the session was idle, and its other end does not take what was sent")
+        raise TunnelAbortedError("the session was idle, and its other end does not take what was sent")
     outward.cancel()
     await stream.write_eof()
-    await asyncio.wait((inward,), timeout=_AGREE_WITHIN)
+    await asyncio.wait((inward,), timeout=_END_WITHIN)
     if not inward.done():
-        raise TunnelAborted("the session was idle, and its other end did not agree to end it")
-    if wire.unread:
-        raise TunnelAborted("the session was ended for being idle, and bytes came after that")
-    wire.write_eof()
+        raise TunnelAbortedError("the session was idle, and its other end did not agree to end it")
+    if connection.has_unread:
+        raise TunnelAbortedError("the session was ended for being idle, and bytes came after that")
+    connection.write_eof()
 
 
-async def _outward(wire: Wire, stream: TunnelStream, policy: Policy) -> None:
-    while (message := await wire.read()) is not None:
+async def _outward(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy) -> None:
+    while (message := await connection.read()) is not None:
         await stream.send(message)
-    if stream.half_close or policy.closing is Closing.CLOSE:
+    if stream.half_close or policy.closing is HalfClosePolicy.CLOSE:
         await stream.write_eof()
 
 
-async def _inward(wire: Wire, stream: TunnelStream) -> None:
+async def _inward(connection: TcpConnection, stream: TunnelStream) -> None:
     while len(payload := await stream.receive()):
-        await wire.write(payload)
-    wire.write_eof()
+        await connection.write(payload)
+    connection.write_eof()

@@ -19,23 +19,23 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fleet.protocol.tunnel.messages import Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import (
-    Appeared,
+    TargetAdded,
     AskHandler,
-    Connection,
+    ClientConnection,
     Effect,
-    Failed,
+    RequestFailed,
     Limits,
     Peer,
-    Request,
+    ServerRequest,
     Send,
     ServerState,
-    Vanished,
+    TargetRemoved,
 )
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import Bridge, Handler, Taken, tell
-from fleet.transport.tunnel.outgoing_queue import Outgoing
+from fleet.transport.tunnel.handlers import BridgeSession, Handler, AcceptedSession, call_back
+from fleet.transport.tunnel.outgoing_queue import OutgoingQueue
 from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
 log = logging.getLogger(__name__)
@@ -48,32 +48,32 @@ _TAG_WITHIN = 10.0
 _SAID_WITHIN = 5.0
 
 
-class _Registered:
+class _Client:
     """The shell of one Register stream."""
 
-    def __init__(self, connection: Connection, half_close: bool) -> None:
+    def __init__(self, connection: ClientConnection, half_close: bool) -> None:
         self.connection = connection
         self.half_close = half_close
         self.token = secrets.token_urlsafe(16)
-        self.outgoing = Outgoing()
+        self.outgoing_queue = OutgoingQueue()
         #: Sessions of the client that the handler took, until their streams come.
-        self.taken: dict[int, Taken] = {}
-        self.asking: dict[int, asyncio.Task[None]] = {}
+        self.accepted_sessions: dict[int, AcceptedSession] = {}
+        self.handler_tasks: dict[int, asyncio.Task[None]] = {}
         self.streams: set[ServerStream] = set()
         self.task = asyncio.current_task()
-        self.why = ""
-        self.ending: asyncio.TimerHandle | None = None
+        self.end_reason = ""
+        self.end_timer: asyncio.TimerHandle | None = None
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """Let the Register stream end after what is to be said, and soon."""
-        self.why = self.why or why
-        self.outgoing.end()
-        if self.task is not None and self.ending is None:
-            self.ending = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
+        self.end_reason = self.end_reason or reason
+        self.outgoing_queue.end()
+        if self.task is not None and self.end_timer is None:
+            self.end_timer = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
 
     def send(self, raw: bytes) -> None:
         """Say something; a client that does not listen is ended."""
-        if not self.outgoing.put(raw) and self.task is not None:
+        if not self.outgoing_queue.put(raw) and self.task is not None:
             log.warning("a client of tunnels does not read its Register stream: its call is ended")
             self.task.cancel()
 
@@ -83,17 +83,17 @@ class TunnelServer:
 
     def __init__(
         self,
-        wire: Wire = Wire.V0_2,
+        wire: WireVersion = WireVersion.V0_2,
         *,
         handler: Handler | None = None,
         local: Iterable[Target] | None = None,
         bridge: bool = False,
         may_claim: Callable[[Peer, Target], bool] | None = None,
-        is_silent: Callable[[Connection], bool] | None = None,
+        is_silent: Callable[[ClientConnection], bool] | None = None,
         limits: Limits | None = None,
         on_target: Callable[[Target, bool], None] | None = None,
-        on_client: Callable[[Connection, bool], None] | None = None,
-        on_capabilities: Callable[[Connection], None] | None = None,
+        on_client: Callable[[ClientConnection, bool], None] | None = None,
+        on_capabilities: Callable[[ClientConnection], None] | None = None,
     ) -> None:
         """Make one.
 
@@ -109,7 +109,7 @@ class TunnelServer:
             has_handler=handler is not None,
             local=None if local is None else frozenset(local),
             bridge=bridge,
-            may_claim=None if may_claim is None else _careful(may_claim),
+            may_claim=None if may_claim is None else _guard(may_claim),
             is_silent=is_silent,
             limits=self._limits,
         )
@@ -117,26 +117,26 @@ class TunnelServer:
         self._on_target = on_target
         self._on_client = on_client
         self._on_capabilities = on_capabilities
-        self._registered: dict[Connection, _Registered] = {}
-        self._tokens: dict[str, _Registered] = {}
-        self._waiters: dict[Request, asyncio.Future[TunnelStream]] = {}
+        self._clients: dict[ClientConnection, _Client] = {}
+        self._tokens: dict[str, _Client] = {}
+        self._waiters: dict[ServerRequest, asyncio.Future[TunnelStream]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def targets(self) -> dict[Target, Peer]:
         """Registered targets and whose they are."""
         return {target: owner.peer for target, owner in self._state.targets().items()}
 
-    def owner(self, target: Target) -> Connection | None:
+    def owner(self, target: Target) -> ClientConnection | None:
         """The client that registered a target."""
         return self._state.owner(target)
 
-    def end_client(self, connection: Connection, why: str) -> None:
+    def end_client(self, connection: ClientConnection, reason: str) -> None:
         """End a client's Register stream; its open sessions live on. Nothing when it is gone."""
-        registered = self._registered.get(connection)
-        if registered is not None:
-            registered.end(why)
+        client = self._clients.get(connection)
+        if client is not None:
+            client.end(reason)
 
-    async def open_session(self, target: Target, *, to: Connection | None = None) -> TunnelStream:
+    async def open_session(self, target: Target, *, to: ClientConnection | None = None) -> TunnelStream:
         """Ask for a session to a target and return its stream. Raises TunnelError, in set-up time at the latest."""
         request, effects = self._state.open(target, time.monotonic(), to)
         waiter: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
@@ -154,123 +154,123 @@ class TunnelServer:
 
     # -- Register --------------------------------------------------------------------------------
 
-    async def register(self, context: Context, greeting: metadata.Greeting) -> None:
+    async def register(self, context: Context, register_metadata: metadata.RegisterMetadata) -> None:
         """Serve a client's Register stream to its end."""
         try:
-            connection, effects = self._state.connect(_key(context), greeting.peer(_identity(context)))
+            connection, effects = self._state.connect(_key(context), register_metadata.peer(_identity(context)))
         except TunnelError as error:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, str(error))
-        registered = _Registered(connection, greeting.half_close)
-        self._registered[connection] = registered
-        self._tokens[registered.token] = registered
+        client = _Client(connection, register_metadata.half_close)
+        self._clients[connection] = client
+        self._tokens[client.token] = client
         self._do(effects)  # before anything is read: what answers must not come before it
-        reader = asyncio.create_task(self._read(registered, context), name="tunnel register")
-        reader.add_done_callback(lambda _: registered.end(""))  # however it ended, nobody listens any more
-        tell(self._on_client, connection, True)
+        reader = asyncio.create_task(self._read(client, context), name="tunnel register")
+        reader.add_done_callback(lambda _: client.end(""))  # however it ended, nobody listens any more
+        call_back(self._on_client, connection, True)
         try:
-            await context.send_initial_metadata(metadata.answer(registered.token))
-            while (raw := await registered.outgoing.get()) is not None:
+            await context.send_initial_metadata(metadata.response_metadata(client.token))
+            while (raw := await client.outgoing_queue.get()) is not None:
                 await context.write(raw)
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
             log.debug("register stream broke: %s", error)
         finally:
             reader.cancel()
-            self._leave(registered)
-        if registered.why:
+            self._leave(client)
+        if client.end_reason:
             with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, registered.why)
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, client.end_reason)
 
-    async def _read(self, registered: _Registered, context: Context) -> None:
+    async def _read(self, client: _Client, context: Context) -> None:
         try:
             while (raw := await context.read()) is not grpc.aio.EOF:
                 message = codec.decode(self.wire, raw)
-                is_first = self.wire is Wire.V0_1 and registered.connection.has_handler is None
-                self._do(self._state.receive(registered.connection, message, time.monotonic()))
+                is_first = self.wire is WireVersion.V0_1 and client.connection.has_handler is None
+                self._do(self._state.receive(client.connection, message, time.monotonic()))
                 if is_first:
-                    tell(self._on_capabilities, registered.connection)
-                _discard_unwanted(registered)
-            registered.end("")
+                    call_back(self._on_capabilities, client.connection)
+                _discard_withdrawn(client)
+            client.end("")
         except TunnelError as error:
-            registered.end(str(error))
+            client.end(str(error))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            registered.end("the connection broke")
+            client.end("the connection broke")
         except Exception:
             log.exception("reading a Register stream failed")
-            registered.end("this server failed")
+            client.end("this server failed")
 
-    def _leave(self, registered: _Registered) -> None:
-        registered.task = None
-        if registered.ending is not None:
-            registered.ending.cancel()
-        del self._registered[registered.connection]
-        del self._tokens[registered.token]
-        for task in registered.asking.values():
+    def _leave(self, client: _Client) -> None:
+        client.task = None
+        if client.end_timer is not None:
+            client.end_timer.cancel()
+        del self._clients[client.connection]
+        del self._tokens[client.token]
+        for task in client.handler_tasks.values():
             task.cancel()
-        for tag in list(registered.taken):
-            _discard(registered, tag)
-        self._do(self._state.disconnect(registered.connection))
-        tell(self._on_client, registered.connection, False)
+        for tag in list(client.accepted_sessions):
+            _discard(client, tag)
+        self._do(self._state.disconnect(client.connection))
+        call_back(self._on_client, client.connection, False)
 
     # -- Tunnel ----------------------------------------------------------------------------------
 
-    def find(self, context: Context) -> Connection | None:
+    def find_connection(self, context: Context) -> ClientConnection | None:
         """The connection to which a Tunnel stream belongs."""
         token = metadata.token_of(context.invocation_metadata() or ())
-        found = self._tokens.get(token) if token else None
-        if found is None:
+        client = self._tokens.get(token) if token else None
+        if client is None:
             return self._state.connection(_key(context))
         # On another connection it must be the same client by what its certificate proves, too.
-        if found.connection.key == _key(context) or found.connection.peer.identity == _identity(context):
-            return found.connection
+        if client.connection.key == _key(context) or client.connection.peer.identity == _identity(context):
+            return client.connection
         return None
 
-    async def tunnel(self, connection: Connection, tag: int, context: Context) -> None:
+    async def tunnel(self, connection: ClientConnection, tag: int, context: Context) -> None:
         """Serve a client's Tunnel stream to its end."""
-        registered = self._registered[connection]
+        client = self._clients[connection]
         try:
-            wanted = self._state.attach(connection, tag)
+            request = self._state.attach(connection, tag)
         except TunnelError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-        target = wanted.target if isinstance(wanted, Request) else wanted
-        taken = registered.taken.pop(tag, None)
-        stream = ServerStream(context, target, tag, half_close=registered.half_close)
-        stream.on_fault = lambda why: registered.send(
-            codec.encode(self.wire, Session(tag, target, error=why))
+        target = request.target if isinstance(request, ServerRequest) else request
+        session = client.accepted_sessions.pop(tag, None)
+        stream = ServerStream(context, target, tag, half_close=client.half_close)
+        stream.on_fault = lambda reason: client.send(
+            codec.encode(self.wire, Session(tag, target, error=reason))
         )
-        registered.streams.add(stream)
+        client.streams.add(stream)
         try:
             # By themselves: a write that is cut short would leave gRPC unable to send them, and with them the end.
             await context.send_initial_metadata(())
-            if isinstance(wanted, Request):
-                self._give(wanted, stream)
-                await asyncio.wait((stream.over,))
+            if isinstance(request, ServerRequest):
+                self._deliver(request, stream)
+                await asyncio.wait((stream.over_future,))
             else:
-                assert taken is not None, "it was taken before it was accepted"
-                serving, taken = taken, None
-                await _serve(serving, stream)
+                assert session is not None, "it was taken before it was accepted"
+                served_session, session = session, None
+                await _serve(served_session, stream)
         finally:
-            if isinstance(wanted, Request):
-                self._fail(wanted, "the client went away")
-            elif taken is not None:
-                tell(taken.discard)
-            stream.client_is_gone()
-            registered.streams.discard(stream)
+            if isinstance(request, ServerRequest):
+                self._fail(request, "the client went away")
+            elif session is not None:
+                call_back(session.discard)
+            stream.on_client_gone()
+            client.streams.discard(stream)
             self._state.detach(connection, tag)
-        if stream.why:
+        if stream.abort_reason:
             with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
-                await context.abort(grpc.StatusCode.ABORTED, stream.why)
+                await context.abort(grpc.StatusCode.ABORTED, stream.abort_reason)
 
-    def _give(self, request: Request, stream: ServerStream) -> None:
+    def _deliver(self, request: ServerRequest, stream: ServerStream) -> None:
         waiter = self._waiters.get(request)
         if waiter is None or waiter.done():
             stream.abort("its caller is gone")
         else:
             waiter.set_result(stream)
 
-    def _fail(self, request: Request, why: str) -> None:
+    def _fail(self, request: ServerRequest, reason: str) -> None:
         waiter = self._waiters.get(request)
         if waiter is not None and not waiter.done():
-            waiter.set_exception(TunnelError(why))
+            waiter.set_exception(TunnelError(reason))
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -279,31 +279,31 @@ class TunnelServer:
             if isinstance(effect, Send):
                 self._send(effect)
             elif isinstance(effect, AskHandler):
-                self._ask(effect)
-            elif isinstance(effect, Failed):
+                self._start_handler(effect)
+            elif isinstance(effect, RequestFailed):
                 self._fail(effect.request, effect.error)
-            elif isinstance(effect, (Appeared, Vanished)):
-                tell(self._on_target, effect.target, isinstance(effect, Appeared))
+            elif isinstance(effect, (TargetAdded, TargetRemoved)):
+                call_back(self._on_target, effect.target, isinstance(effect, TargetAdded))
         self._set_timer()
 
     def _send(self, effect: Send) -> None:
-        registered = self._registered.get(effect.to)
-        if registered is not None:
-            registered.send(codec.encode(self.wire, effect.message))
+        client = self._clients.get(effect.to)
+        if client is not None:
+            client.send(codec.encode(self.wire, effect.message))
 
-    def _ask(self, effect: AskHandler) -> None:
-        registered = self._registered[effect.connection]
-        task = asyncio.create_task(self._take(registered, effect), name=f"session to {effect.target}")
-        registered.asking[effect.tag] = task
-        task.add_done_callback(lambda _: _forget_asking(registered, effect.tag, task))
+    def _start_handler(self, effect: AskHandler) -> None:
+        client = self._clients[effect.connection]
+        task = asyncio.create_task(self._accept_session(client, effect), name=f"session to {effect.target}")
+        client.handler_tasks[effect.tag] = task
+        task.add_done_callback(lambda _: _remove_handler_task(client, effect.tag, task))
 
-    async def _take(self, registered: _Registered, effect: AskHandler) -> None:
-        ask = self._bridge if effect.bridge else self._handler
-        assert ask is not None, "without a handler only bridges are asked for"
+    async def _accept_session(self, client: _Client, effect: AskHandler) -> None:
+        handler = self._bridge if effect.bridge else self._handler
+        assert handler is not None, "without a handler only bridges are asked for"
         error = None
         try:
             async with asyncio.timeout(self._limits.set_up_within):
-                registered.taken[effect.tag] = await ask(effect.target)
+                client.accepted_sessions[effect.tag] = await handler(effect.target)
         except TimeoutError:
             error = "the handler did not answer in time"
         except TunnelError as refusal:
@@ -311,13 +311,13 @@ class TunnelServer:
         except Exception:  # a handler is a stranger's code: its fault must end its session and no more
             log.exception("the handler failed to take a session to %s", effect.target)
             error = "the handler failed"
-        effects = self._state.answer(effect.connection, effect.tag, error)
+        effects = self._state.respond(effect.connection, effect.tag, error)
         if not effects:
-            _discard(registered, effect.tag)  # it came too late
+            _discard(client, effect.tag)  # it came too late
         self._do(effects)
 
-    async def _bridge(self, target: Target) -> Taken:
-        return Bridge(await self.open_session(target))
+    async def _bridge(self, target: Target) -> AcceptedSession:
+        return BridgeSession(await self.open_session(target))
 
     def _set_timer(self) -> None:
         at = self._state.wake_at()
@@ -328,30 +328,30 @@ class TunnelServer:
     def _expire(self) -> None:
         self._timer = None
         self._do(self._state.expire(time.monotonic()))
-        for registered in self._registered.values():
-            _discard_unwanted(registered)
+        for client in self._clients.values():
+            _discard_withdrawn(client)
 
 
-def _discard_unwanted(registered: _Registered) -> None:
+def _discard_withdrawn(client: _Client) -> None:
     """Let go of what was taken, or is being taken, for sessions that are no longer set up."""
-    for tag in registered.taken.keys() - registered.connection.asking.keys():
-        _discard(registered, tag)
+    for tag in client.accepted_sessions.keys() - client.connection.incoming_requests.keys():
+        _discard(client, tag)
     # Else a client that withdraws what it asked for, again and again, would have any number of them under way.
-    for tag in registered.asking.keys() - registered.connection.asking.keys():
-        registered.asking.pop(tag).cancel()
+    for tag in client.handler_tasks.keys() - client.connection.incoming_requests.keys():
+        client.handler_tasks.pop(tag).cancel()
 
 
-def _forget_asking(registered: _Registered, tag: int, task: asyncio.Task[None]) -> None:
-    if registered.asking.get(tag) is task:  # the client may use the tag of a session that it withdrew again
-        del registered.asking[tag]
+def _remove_handler_task(client: _Client, tag: int, task: asyncio.Task[None]) -> None:
+    if client.handler_tasks.get(tag) is task:  # the client may use the tag of a session that it withdrew again
+        del client.handler_tasks[tag]
 
 
-def _discard(registered: _Registered, tag: int) -> None:
-    if (taken := registered.taken.pop(tag, None)) is not None:
-        tell(taken.discard)
+def _discard(client: _Client, tag: int) -> None:
+    if (session := client.accepted_sessions.pop(tag, None)) is not None:
+        call_back(session.discard)
 
 
-def _careful(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
+def _guard(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
     """A rule that fails allows nothing."""
 
     def rule(peer: Peer, target: Target) -> bool:
@@ -364,9 +364,9 @@ def _careful(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Targe
     return rule
 
 
-async def _serve(taken: Taken, stream: ServerStream) -> None:
+async def _serve(session: AcceptedSession, stream: ServerStream) -> None:
     try:
-        await taken.serve(stream)
+        await session.serve(stream)
     except TunnelError as error:
         stream.abort(str(error))
     except Exception:  # a handler is a stranger's code: its fault must end its session and no more
@@ -376,22 +376,22 @@ async def _serve(taken: Taken, stream: ServerStream) -> None:
         await stream.close()
 
 
-def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *others: TunnelServer) -> None:
+def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers: TunnelServer) -> None:
     """Let a server serve tunnels: `default` for clients that do not say which version they speak."""
-    by_wire = {tunnel.wire: tunnel for tunnel in (default, *others)}
+    by_wire = {tunnel.wire: tunnel for tunnel in (default, *other_servers)}
 
     async def register(_: object, context: Context) -> None:
         try:
-            greeting = metadata.read_greeting(context.invocation_metadata() or ())
+            register_metadata = metadata.read_register_metadata(context.invocation_metadata() or ())
         except TunnelError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        tunnel = by_wire.get(greeting.wire or default.wire)
+        tunnel = by_wire.get(register_metadata.wire or default.wire)
         if tunnel is None:
-            known = " and ".join(sorted(wire.value for wire in by_wire))
+            versions = " and ".join(sorted(wire.value for wire in by_wire))
             await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f"this listener speaks version {known} only"
+                grpc.StatusCode.FAILED_PRECONDITION, f"this listener speaks version {versions} only"
             )
-        await tunnel.register(context, greeting)
+        await tunnel.register(context, register_metadata)
 
     async def tunnel(_: object, context: Context) -> None:
         try:
@@ -403,7 +403,7 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *others: Tunne
         except TunnelError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         for owner in by_wire.values():
-            connection = owner.find(context)
+            connection = owner.find_connection(context)
             if connection is not None:
                 await owner.tunnel(connection, tag, context)
                 return

@@ -31,16 +31,16 @@ _LAST_WORD_WITHIN = 5.0
 _TAG_WITHIN = 0.25
 #: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
 _CLIENT_GONE = "the client went away: it aborted the session, was lost, or sent too large a message"
-_CLOSED = "the other end has closed the session"
+_SESSION_CLOSED = "the other end has closed the session"
 #: How grpc.aio names a write that met the end of its call, whatever that end was.
-_MET_THE_END = "Internal error from Core"
+_CALL_END_DETAILS = "Internal error from Core"
 
 
-class TunnelAborted(TunnelError):
+class TunnelAbortedError(TunnelError):
     """The session ended without the other end having said so; what came before it may not be all."""
 
 
-class _Ended(TunnelAborted):
+class _CallEndedError(TunnelAbortedError):
     """The other end had ended the call, as it should, when this was sent."""
 
 
@@ -53,23 +53,23 @@ class TunnelStream(ABC):
         #: The other end goes on sending after we said that we are finished, and takes what we send after it did.
         self.half_close = half_close
         #: The other end is finished, and said so.
-        self.remote_finished = False
+        self.is_remote_finished = False
         #: We are finished, and said so.
-        self.finished = False
-        self.ended = asyncio.Event()
+        self.is_finished = False
+        self.end_event = asyncio.Event()
         #: Done when the call is over, whoever ended it. Not to be awaited alone: that would cancel it for all.
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = loop.create_future()
+        self.over_future: asyncio.Future[None] = loop.create_future()
         self._now = loop.time
         #: When the other end last said something, by the loop's clock.
-        self.heard_at = loop.time()
+        self.last_seen_at = loop.time()
         #: Why it was aborted here; empty when it was not.
-        self.why = ""
+        self.abort_reason = ""
         #: Hears what of the other end's messages was none of this session's, so that the error goes to it on Register.
         self.on_fault: Callable[[str], None] = lambda _: None
         self._rest = memoryview(b"")
-        self._reading: asyncio.Task[memoryview] | None = None
-        self._writing = asyncio.Lock()
+        self._read_task: asyncio.Task[memoryview] | None = None
+        self._write_lock = asyncio.Lock()
 
     # -- the bare call, without any care: pumps use these, each from one task of its own ------------
 
@@ -78,17 +78,17 @@ class TunnelStream(ABC):
         if self._rest:
             rest, self._rest = self._rest, memoryview(b"")
             return rest
-        if self._reading is not None:
-            reading, self._reading = self._reading, None
-            return await reading
+        if self._read_task is not None:
+            read_task, self._read_task = self._read_task, None
+            return await read_task
         return await self._payload()
 
     async def _payload(self) -> memoryview:
-        while not self.remote_finished:
-            payload, finished = self._read(await self._receive())
-            self.heard_at = self._now()
-            if finished:
-                self.remote_finished = True
+        while not self.is_remote_finished:
+            payload, is_finished = self._read(await self._receive())
+            self.last_seen_at = self._now()
+            if is_finished:
+                self.is_remote_finished = True
             if len(payload):
                 return payload
         return memoryview(b"")
@@ -99,7 +99,7 @@ class TunnelStream(ABC):
         except TunnelError as error:
             self.on_fault(str(error))
             self.abort(str(error))
-            raise TunnelAborted(str(error)) from None
+            raise TunnelAbortedError(str(error)) from None
 
     @abstractmethod
     async def send(self, message: bytes) -> None:
@@ -117,9 +117,9 @@ class TunnelStream(ABC):
     async def verdict(self) -> str:
         """Once the call is over: why it ended badly; empty when it ended well."""
 
-    def _is_over(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
+    def _set_over(self) -> None:
+        if not self.over_future.done():
+            self.over_future.set_result(None)
 
     # -- the byte stream -------------------------------------------------------------------------
 
@@ -127,48 +127,48 @@ class TunnelStream(ABC):
         """Read what is there, `limit` bytes at most; empty at the end. Raises TunnelAborted."""
         if not self._rest:
             self._rest = await self._next()
-        taken = self._rest if limit < 0 else self._rest[:limit]
-        self._rest = self._rest[len(taken) :]
-        return bytes(taken)
+        chunk = self._rest if limit < 0 else self._rest[:limit]
+        self._rest = self._rest[len(chunk) :]
+        return bytes(chunk)
 
     async def _next(self) -> memoryview:
         # The read below must not be cancelled: that would end the whole call. So it has a task of its own.
-        if self.ended.is_set():
-            raise TunnelAborted(self.why or "the session is closed")
-        if self._reading is None:
-            self._reading = asyncio.create_task(self._payload())
-            self._reading.add_done_callback(_forget)
-        ended = asyncio.create_task(self.ended.wait())
+        if self.end_event.is_set():
+            raise TunnelAbortedError(self.abort_reason or "the session is closed")
+        if self._read_task is None:
+            self._read_task = asyncio.create_task(self._payload())
+            self._read_task.add_done_callback(_forget)
+        end_task = asyncio.create_task(self.end_event.wait())
         try:
-            await asyncio.wait((self._reading, ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self._read_task, end_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended.cancel()
-        if not self._reading.done():
-            raise TunnelAborted(self.why or "the session is closed")
-        reading, self._reading = self._reading, None
-        return reading.result()
+            end_task.cancel()
+        if not self._read_task.done():
+            raise TunnelAbortedError(self.abort_reason or "the session is closed")
+        read_task, self._read_task = self._read_task, None
+        return read_task.result()
 
-    async def write(self, data: bytes | memoryview) -> None:
+    async def write(self, payload: bytes | memoryview) -> None:
         """Send, and wait until gRPC took it. Raises TunnelAborted; TunnelError once `write_eof` was called."""
-        view = memoryview(data)
-        async with self._writing:
+        view = memoryview(payload)
+        async with self._write_lock:
             for start in range(0, len(view), CHUNK):
-                if self.finished:
+                if self.is_finished:
                     raise TunnelError("this end is finished already")
                 await self.send(codec.data_message(view[start : start + CHUNK]))
 
     async def write_eof(self) -> None:
         """Say that nothing more comes from here; with a peer of other make this ends its sending, too."""
-        async with self._writing:
-            if not self.finished:
-                self.finished = True
-                await self._say_finished()
+        async with self._write_lock:
+            if not self.is_finished:
+                self.is_finished = True
+                await self._send_end()
 
     async def close(self) -> None:
         """End both directions in an orderly way."""
         with contextlib.suppress(TunnelError):
             await self.write_eof()
-        self.ended.set()
+        self.end_event.set()
         await self._finish()
 
     @abstractmethod
@@ -176,10 +176,10 @@ class TunnelStream(ABC):
         """Before an abort of a session that was just opened: see to it that the other end knows which one it is."""
 
     @abstractmethod
-    def abort(self, why: str) -> None:
+    def abort(self, reason: str) -> None:
         """End both directions at once, and tell the other end that it is not the orderly way."""
 
-    async def _say_finished(self) -> None:
+    async def _send_end(self) -> None:
         await self.send(codec.CLOSE)
 
 
@@ -189,13 +189,13 @@ class ClientStream(TunnelStream):
     def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
         super().__init__(target, tag, half_close=half_close)
         self._call = call
-        self._opened_at = self.heard_at
-        call.add_done_callback(lambda _: self._is_over())
+        self._opened_at = self.last_seen_at
+        call.add_done_callback(lambda _: self._set_over())
 
     @property
-    def is_unheard(self) -> bool:
+    def is_unacknowledged(self) -> bool:
         """Whether the server said nothing yet: it may not know the tag."""
-        return self.heard_at == self._opened_at
+        return self.last_seen_at == self._opened_at
 
     @property
     def age(self) -> float:
@@ -208,14 +208,14 @@ class ClientStream(TunnelStream):
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
             # Of a write that met the end gRPC keeps no status: a server that was finished is taken at its word.
-            met_the_end = self.remote_finished and _is_met_end(error.code(), error.details())
-            kind = _Ended if met_the_end else TunnelAborted
+            is_call_end = self.is_remote_finished and _is_call_end(error.code(), error.details())
+            kind = _CallEndedError if is_call_end else TunnelAbortedError
             raise kind(end_reason(error.code(), error.details())) from None
         except asyncio.InvalidStateError:
-            why = await self.verdict()
-            raise (TunnelAborted(why) if why else _Ended(_CLOSED)) from None
+            reason = await self.verdict()
+            raise (TunnelAbortedError(reason) if reason else _CallEndedError(_SESSION_CLOSED)) from None
         except asyncio.CancelledError:
-            self._tell_abort()
+            self._raise_if_aborted()
             raise
 
     @override
@@ -223,22 +223,22 @@ class ClientStream(TunnelStream):
         try:
             raw = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise TunnelAborted(end_reason(error.code(), error.details())) from None
+            raise TunnelAbortedError(end_reason(error.code(), error.details())) from None
         except asyncio.CancelledError:
-            self._tell_abort()
+            self._raise_if_aborted()
             raise
         if raw is grpc.aio.EOF:
             # Trailers that say OK are an end as good as a close: a server's close may lose the race against them.
-            self.remote_finished = True
+            self.is_remote_finished = True
             return b""
         assert isinstance(raw, bytes)
         return raw
 
     @override
-    async def _say_finished(self) -> None:
+    async def _send_end(self) -> None:
         # A call that has ended needs no end from here.
-        with contextlib.suppress(_Ended):
-            await super()._say_finished()
+        with contextlib.suppress(_CallEndedError):
+            await super()._send_end()
             if self.half_close:
                 await self._call.done_writing()
 
@@ -247,47 +247,47 @@ class ClientStream(TunnelStream):
         """Wait for the server to end the call, as it must; one that does not is cancelled."""
         if not self._call.done():
             # gRPC holds the end back until everything before it was read. After the other's close nothing is.
-            unread = not self.remote_finished
-            draining = asyncio.create_task(self._drain()) if unread else None
+            unread = not self.is_remote_finished
+            drain_task = asyncio.create_task(self._drain()) if unread else None
             try:
                 with contextlib.suppress(asyncio.InvalidStateError):
                     await self._call.done_writing()
-                await asyncio.wait((self.over,), timeout=_END_WITHIN)
+                await asyncio.wait((self.over_future,), timeout=_END_WITHIN)
             finally:
                 self._call.cancel()
-                if draining is not None:
-                    await asyncio.wait((draining,))
+                if drain_task is not None:
+                    await asyncio.wait((drain_task,))
 
     @override
     async def settle(self) -> None:
         """A call that is cancelled at once may reach the server without its tag, whose caller would wait in vain."""
-        if self.is_unheard:
-            await asyncio.wait((self.over,), timeout=self._opened_at + _TAG_WITHIN - self._now())
+        if self.is_unacknowledged:
+            await asyncio.wait((self.over_future,), timeout=self._opened_at + _TAG_WITHIN - self._now())
 
     async def _drain(self) -> None:
-        if self._reading is not None:
-            await asyncio.wait((self._reading,))
+        if self._read_task is not None:
+            await asyncio.wait((self._read_task,))
         with contextlib.suppress(grpc.aio.AioRpcError):
             while isinstance(await self._call.read(), bytes):
                 pass
 
     @override
-    def abort(self, why: str) -> None:
-        self.why = self.why or why
-        self.ended.set()
+    def abort(self, reason: str) -> None:
+        self.abort_reason = self.abort_reason or reason
+        self.end_event.set()
         self._call.cancel()
 
-    def _tell_abort(self) -> None:
+    def _raise_if_aborted(self) -> None:
         """A call that was cancelled by us raises CancelledError in tasks that nobody cancels. Raises TunnelAborted."""
         if not is_cancelled():
-            raise TunnelAborted(self.why or "the session was aborted here") from None
+            raise TunnelAbortedError(self.abort_reason or "the session was aborted here") from None
 
     @override
     async def verdict(self) -> str:
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ""
-        return self.why or end_reason(code, await self._call.details())
+        return self.abort_reason or end_reason(code, await self._call.details())
 
 
 class ServerStream(TunnelStream):
@@ -304,17 +304,17 @@ class ServerStream(TunnelStream):
         try:
             await self._context.write(message)
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            raise TunnelAborted(self.why or _CLIENT_GONE) from None
+            raise TunnelAbortedError(self.abort_reason or _CLIENT_GONE) from None
 
     @override
     async def _receive(self) -> bytes:
         try:
             raw = await self._context.read()
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            raise TunnelAborted(self.why or _CLIENT_GONE) from None
+            raise TunnelAbortedError(self.abort_reason or _CLIENT_GONE) from None
         if raw is grpc.aio.EOF:
             # A client that was killed looks like one that is finished, but for the close it did not send.
-            raise TunnelAborted(self.why or _CLIENT_GONE)
+            raise TunnelAbortedError(self.abort_reason or _CLIENT_GONE)
         assert isinstance(raw, bytes)
         return raw
 
@@ -325,43 +325,43 @@ class ServerStream(TunnelStream):
         gRPC drops what a client has not read yet once a write of it meets the end of its call: an answer, most of all
         the short answer to a client that has nothing to send. Data in the place of that end is refused at once.
         """
-        if self.half_close and not self.remote_finished and not self.over.done():
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._payload())
-                self._reading.add_done_callback(_forget)
+        if self.half_close and not self.is_remote_finished and not self.over_future.done():
+            if self._read_task is None:
+                self._read_task = asyncio.create_task(self._payload())
+                self._read_task.add_done_callback(_forget)
             await asyncio.wait(
-                (self._reading, self.over), timeout=_LAST_WORD_WITHIN, return_when=asyncio.FIRST_COMPLETED
+                (self._read_task, self.over_future), timeout=_LAST_WORD_WITHIN, return_when=asyncio.FIRST_COMPLETED
             )
-        self._is_over()
+        self._set_over()
 
     @override
     async def verdict(self) -> str:
-        return self.why
+        return self.abort_reason
 
     @override
-    def abort(self, why: str) -> None:
-        if not self.over.done():
-            self.why = why
-        self.ended.set()
-        self._is_over()
+    def abort(self, reason: str) -> None:
+        if not self.over_future.done():
+            self.abort_reason = reason
+        self.end_event.set()
+        self._set_over()
 
     @override
     async def settle(self) -> None:
         """Its client knows: it opened the call."""
 
-    def client_is_gone(self) -> None:
+    def on_client_gone(self) -> None:
         """Its call has ended, whether or not this end was ready for it."""
         self.abort(_CLIENT_GONE)
 
 
-def _is_met_end(code: grpc.StatusCode, details: str | None) -> bool:
-    return code is grpc.StatusCode.INTERNAL and details == _MET_THE_END
+def _is_call_end(code: grpc.StatusCode, details: str | None) -> bool:
+    return code is grpc.StatusCode.INTERNAL and details == _CALL_END_DETAILS
 
 
 def end_reason(code: grpc.StatusCode, details: str | None) -> str:
     """Why a call ended, in words; gRPC keeps no status of a call whose end was met by a write."""
-    if _is_met_end(code, details):
-        return f"{_CLOSED}, while more was sent to it"
+    if _is_call_end(code, details):
+        return f"{_SESSION_CLOSED}, while more was sent to it"
     return details or code.name
 
 

@@ -14,7 +14,7 @@ from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
 from fleet.monitoring.state.writer import Writer
-from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
 from fleet.vocabulary.instances import Attempt, Poll
 from fleet.vocabulary.watch import Watch
 from tests.dashboards.conftest import MakeUser
@@ -45,11 +45,11 @@ def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: W
     """The health of each as a destination with its reason, since when, and who drains; one that is gone has none."""
     now, epoch = time.time(), record.epoch("default")
     assert epoch is not None
-    active = Active(
-        Signal(Health.DEGRADED, Reason.FAILURES_IN_WINDOW, now - 30),
+    active = ActiveHealth(
+        HealthSignal(Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW, now - 30),
         probed_at=now - 0.1,
     )
-    watch = Watch(active, "127.0.0.1:9000", draining=Draining("kernel update", now - 5))
+    watch = Watch(active, "127.0.0.1:9000", draining=DrainRequest("kernel update", now - 5))
     poll = Poll(attempts=(Attempt(now - 0.1, ok=True),), watch=watch)
     record.write_instances("default", epoch, polls={0: poll}, probed_at=now)
     lines = client.get("/metrics", headers=scraper).content.decode().splitlines()

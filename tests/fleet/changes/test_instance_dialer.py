@@ -14,7 +14,7 @@ from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import node_policies
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import ServiceConfig
-from fleet.transport.admin import AdminError, Unreachable
+from fleet.transport.admin import AdminError, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 from tests.fakes.plane import Plane
 
@@ -62,7 +62,7 @@ async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
             dialer.read("dead")
         with pytest.raises(SourceFailed):
             dialer.read("unknown")
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             dialer.drain("dead", "")
         with pytest.raises(AdminError):
             dialer.drain("odd", "")

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import main
-from fleet.nodes.tunnel.client import ClientPlan, _name_of_this_run
+from fleet.nodes.tunnel.client import ClientPlan, _make_run_name
 from fleet.processes import valkey
 from fleet.transport.tls import TLSFiles
 from tests.bench._tunnel_variants import make_keys
@@ -218,5 +218,5 @@ def test_register_says_what_is_refused_and_asks_again(checked: Service, tmp_path
 def test_process_that_comes_back_is_known_by_a_name_or_its_certificate() -> None:
     """Without a certificate each process has a name of its own, so that its stale registration is displaced."""
     plan = ClientPlan(("127.0.0.1", 1))
-    assert _name_of_this_run(plan) != _name_of_this_run(plan) != ""
-    assert _name_of_this_run(replace(plan, tls=TLSFiles(certificate=Path("client.crt")))) == ""
+    assert _make_run_name(plan) != _make_run_name(plan) != ""
+    assert _make_run_name(replace(plan, tls=TLSFiles(certificate=Path("client.crt")))) == ""

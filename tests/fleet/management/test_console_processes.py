@@ -103,7 +103,7 @@ def test_watch_starts_a_dead_program_again(make: Callable[[], ConsoleRun], said:
         first, web_pid = worker.pid, web.pid
         worker.process.terminate()
 
-        run.watch(lambda: run.supervisor.finish() if worker.pid != first and worker.alive() else None)
+        run.watch(lambda: run.supervisor.finish() if worker.pid != first and worker.is_alive() else None)
 
         assert web.pid == web_pid
     assert said[0].startswith("worker-polls was ended by SIGTERM; starting it again in 1 s")
@@ -117,7 +117,7 @@ def test_watch_ends_with_sigterm(make: Callable[[], ConsoleRun]) -> None:
 
         run.watch(lambda: signal.raise_signal(signal.SIGTERM))
 
-        assert run.supervisor.ending
+        assert run.supervisor.is_ending
 
 
 def test_port_in_use_starts_nothing(make: Callable[[], ConsoleRun], tmp_path: Path) -> None:

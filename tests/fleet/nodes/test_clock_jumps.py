@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from grpc.aio import _utils
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.protocol.networking.keep_alive import KeepAlive
@@ -29,7 +29,7 @@ async def test_clock_jumps(
     """
     auth, first = await plane.auth(ttl=2.0), await plane.proxy("first", ttl=2.0)
     link, spare = await plane.forward(first.instance.grpc_address), await plane.forward("127.0.0.1:1")
-    await spare.change(mode=Mode.CUT)
+    await spare.change(mode=ForwardMode.CUT)
     where = [addresses.join(*link.listen), addresses.join(*spare.listen)]
     keep_alive = KeepAlive(interval=0.5, count_max=3)
     group = await plane.agents(
@@ -60,29 +60,29 @@ async def test_clock_jumps(
     assert agent.tunnels.tunnels == (tunnel,)
 
     second = await plane.proxy("second", ttl=2.0)
-    await spare.change(mode=Mode.PASS, to=addresses.parse(second.instance.grpc_address))
-    await link.change(mode=Mode.HOLD)
+    await spare.change(mode=ForwardMode.PASS, to=addresses.parse(second.instance.grpc_address))
+    await link.change(mode=ForwardMode.HOLD)
     await eventually(lambda: set(agent.tunnels.proxies) == {second.instance.flags.id})
     revision = (await auth.instance.backend.agents("", 0, 0)).revision
     await eventually(lambda: heartbeats(second, revision))
-    await link.change(mode=Mode.PASS)
+    await link.change(mode=ForwardMode.PASS)
 
 
 async def test_agent_that_starts_again_with_an_earlier_clock(plane: Plane, agents: Agents) -> None:
     """Its old tunnel is half-open and of a later generation: it waits until a ping is missing, and no longer."""
     proxy = await plane.proxy(ttl=600.0)
     before = await agents.connect(proxy, "a")
-    stale = proxy.table.current("a")
+    stale = proxy.table.find_current("a")
     assert stale is not None
     after = FakeAgent(proxy, "a", generation=before.generation - 3600 * 10**9)
     agents.made.append(after)
     await after.hello()
     with pytest.raises(TunnelError, match="registered already by another client"):
         await after.join()
-    stale.heard_at -= proxy.table.keep_alive.interval + 2.0
+    stale.last_seen_at -= proxy.table.keep_alive.interval + 2.0
     await after.claim()
-    current = proxy.table.current("a")
+    current = proxy.table.find_current("a")
     assert current is not None
     assert current is not stale
     assert len(proxy.table) == 1
-    await eventually(lambda: proxy.table.at(stale.key) is None)
+    await eventually(lambda: proxy.table.find_by_connection(stale.key) is None)

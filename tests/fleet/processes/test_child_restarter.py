@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.processes.child_restarter import Keeper, complaints, how_it_ended, pause_before_start
+from fleet.processes.child_restarter import ChildRestarter, read_errors, exit_text, pause_before_start
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
 
@@ -31,14 +31,14 @@ class _Stage:
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.supervisor, self.said.append, self.clock)
+        self.keeper = ChildRestarter(self.supervisor, self.said.append, self.clock)
 
     def start(self, code: str) -> Child:
         return self.supervisor.start("worker", [sys.executable, "-c", code])
 
     def end(self, child: Child) -> None:
         child.process.wait()
-        self.keeper.ended(child)
+        self.keeper.on_exit(child)
 
 
 @pytest.fixture
@@ -62,15 +62,15 @@ def test_killed_child_starts_again_after_a_second(stage: _Stage) -> None:
         assert f"was ended by SIGKILL; starting it again in {pause} s" in stage.said[-1]
         stage.clock.now += pause
         stage.keeper.tick()
-        assert child.alive()
+        assert child.is_alive()
     child.process.kill()
     child.process.wait()
 
 
 def test_how_it_ended_names_the_signal() -> None:
     """People read names, not negative numbers."""
-    assert how_it_ended(-signal.SIGKILL) == "was ended by SIGKILL"
-    assert how_it_ended(3) == "ended with code 3"
+    assert exit_text(-signal.SIGKILL) == "was ended by SIGKILL"
+    assert exit_text(3) == "ended with code 3"
 
 
 def test_dead_child_is_started_again_when_its_pause_is_over(stage: _Stage) -> None:
@@ -141,14 +141,14 @@ def test_complaints_waits_for_whole_lines(tmp_path: Path) -> None:
     """A line half written is read when it is whole, once."""
     log = tmp_path / "log"
     log.write_text("ERROR: a\nERROR: b")
-    first, read = complaints(log, 0)
+    first, read = read_errors(log, 0)
     with log.open("a") as more:
         more.write("c\n")
-    second, _ = complaints(log, read)
+    second, _ = read_errors(log, read)
 
     assert (first, second) == (["ERROR: a"], ["ERROR: bc"])
 
 
 def test_complaints_of_a_missing_log() -> None:
     """No log yet is no complaint."""
-    assert complaints(Path("nowhere/at/all"), 7) == ([], 7)
+    assert read_errors(Path("nowhere/at/all"), 7) == ([], 7)

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'
 
 def test_state_of_ourselves_is_running() -> None:
     """We run."""
-    assert pids.state(os.getpid(), pids.birth(os.getpid())) is pids.ProcessState.RUNNING
+    assert pids.state(os.getpid(), pids.start_ticks(os.getpid())) is pids.ProcessState.RUNNING
 
 
 def test_state_of_a_pid_that_was_given_to_another_is_dead() -> None:
     """A pid from a file is dead when the process it named is, whoever has it now."""
-    assert pids.state(os.getpid(), born=1) is pids.ProcessState.DEAD
+    assert pids.state(os.getpid(), expected_start=1) is pids.ProcessState.DEAD
 
 
 def test_state_of_a_zombie_is_dead() -> None:
@@ -34,7 +34,7 @@ def test_state_of_a_zombie_is_dead() -> None:
 
 def test_unknown_pid_has_no_birth_and_no_usage() -> None:
     """What is not there has used nothing."""
-    assert pids.birth(2**22 + 1) is None
+    assert pids.start_ticks(2**22 + 1) is None
     assert pids.usage(2**22 + 1) is None
 
 

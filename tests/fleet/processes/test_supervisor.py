@@ -17,7 +17,7 @@ from fleet.processes.supervisor import (
     StartError,
     Supervisor,
     SupervisorError,
-    json_line,
+    is_json_ready,
 )
 from tests.fakes.waiting import eventually_sync
 
@@ -32,10 +32,10 @@ def python(code: str) -> list[str]:
 def test_await_ready_reads_the_ready_line(tmp_path: Path) -> None:
     """What the node announced is there, and what it printed before is no trouble."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python(READY), ready=json_line)
+        child = supervisor.start("a", python(READY), ready=is_json_ready)
         seen: list[str] = []
         supervisor.await_ready(timeout=60, on_ready=lambda one: seen.append(one.name))
-        assert child.announced["grpc"] == "127.0.0.1:1"
+        assert child.ready_message["grpc"] == "127.0.0.1:1"
         assert seen == ["a"]
     assert pids.state(child.pid) is pids.ProcessState.DEAD
 
@@ -44,19 +44,19 @@ def test_await_ready_child_fails_names_it_its_words_and_its_log(tmp_path: Path) 
     """One line says who failed, what it said last, and where the rest is; the others are ended."""
     with Supervisor(tmp_path) as supervisor:
         other = supervisor.start("good", python(SLEEP))
-        supervisor.start("bad", python("import sys; sys.exit('no such port')"), ready=json_line)
+        supervisor.start("bad", python("import sys; sys.exit('no such port')"), ready=is_json_ready)
         with pytest.raises(StartError) as caught:
             supervisor.await_ready(timeout=60)
     assert str(caught.value) == (
         f"bad ended with code 1 before it was ready: no such port (log: {tmp_path / 'bad.log'})"
     )
-    assert not other.alive()
+    assert not other.is_alive()
 
 
 def test_await_ready_too_slow_is_a_failed_start(tmp_path: Path) -> None:
     """A child that never gets ready does not hold the start for ever."""
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("slow", python(SLEEP), ready=json_line)
+        supervisor.start("slow", python(SLEEP), ready=is_json_ready)
         with pytest.raises(StartError, match=r"slow was not ready within 0 s"):
             supervisor.await_ready(timeout=0.1)
 
@@ -91,7 +91,7 @@ def test_watch_reports_a_death_once_and_others_go_on(tmp_path: Path) -> None:
 
         def on_tick() -> None:
             if deaths and next(ticks) >= 2:
-                assert other.alive()
+                assert other.is_alive()
                 supervisor.finish()
 
         supervisor.watch(on_exit=lambda child: deaths.append(child.name), on_tick=on_tick)
@@ -101,16 +101,16 @@ def test_watch_reports_a_death_once_and_others_go_on(tmp_path: Path) -> None:
 def test_restart_waits_for_the_new_ready_line(tmp_path: Path) -> None:
     """A restarted child is ready when the new process says so, not because the old one had."""
     with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("a", python(READY), ready=json_line)
+        child = supervisor.start("a", python(READY), ready=is_json_ready)
         supervisor.await_ready(timeout=60)
         first = child.pid
         child.process.kill()
-        eventually_sync(lambda: not child.alive())
+        eventually_sync(lambda: not child.is_alive())
         supervisor.restart(child)
-        assert not child.announced
+        assert not child.ready_message
         supervisor.await_ready([child], timeout=60)
         assert child.pid != first
-        assert child.announced
+        assert child.ready_message
 
 
 def test_stop_ends_higher_stages_first(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_stop_ends_higher_stages_first(tmp_path: Path) -> None:
     )
     with Supervisor(tmp_path) as supervisor:
         for name, stage in (("c", 0), ("a", 2), ("b", 1)):
-            supervisor.start(name, [*python(code), name], stage=stage, ready=json_line)
+            supervisor.start(name, [*python(code), name], stage=stage, ready=is_json_ready)
         supervisor.await_ready(timeout=60)
     assert order.read_text() == "abc"
 
@@ -137,7 +137,7 @@ def test_stop_a_frozen_child_ends_too(tmp_path: Path) -> None:
         child = supervisor.start("frozen", python(SLEEP))
         child.process.send_signal(signal.SIGSTOP)
         eventually_sync(lambda: pids.state(child.pid) is pids.ProcessState.FROZEN)
-    assert not child.alive()
+    assert not child.is_alive()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")

@@ -12,12 +12,12 @@ import pytest
 
 from fleet.transport import admin
 from fleet.transport.admin import (
-    Conflict,
+    RevisionConflict,
     NetworkingConfigAdmin,
-    NotAllowed,
-    Refused,
+    NotAllowedError,
+    RejectedError,
     TunnelAdmin,
-    Unreachable,
+    UnreachableError,
 )
 from fleet.wire import clusterconfig_pb2_grpc, types_pb2
 from tests.fakes.plane import Plane, channel_to
@@ -82,7 +82,7 @@ async def test_update_sends_back_what_is_unknown(client: NetworkingConfigAdmin, 
     assert (written.resource.config.ssh_dial_timeout, written.resource.revision) == (9.0, "11")
     assert (auth.held.metadata.description, auth.held.spec.ssh_dial_timeout) == ("why", 9_000_000_000)
     assert auth.held.spec.SerializeToString().endswith(b"\x9a\x06\x01?")
-    with pytest.raises(Conflict, match="compare failed"):
+    with pytest.raises(RevisionConflict, match="compare failed"):
         await client.update(stored, wanted)
     assert (await client.reset()).resource.revision == "reset"
 
@@ -90,10 +90,10 @@ async def test_update_sends_back_what_is_unknown(client: NetworkingConfigAdmin, 
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, Refused),
-        (grpc.StatusCode.ABORTED, Conflict),
-        (grpc.StatusCode.UNAVAILABLE, Unreachable),
-        (grpc.StatusCode.PERMISSION_DENIED, NotAllowed),
+        (grpc.StatusCode.INVALID_ARGUMENT, RejectedError),
+        (grpc.StatusCode.ABORTED, RevisionConflict),
+        (grpc.StatusCode.UNAVAILABLE, UnreachableError),
+        (grpc.StatusCode.PERMISSION_DENIED, NotAllowedError),
         (grpc.StatusCode.DATA_LOSS, admin.AdminError),
     ],
 )
@@ -115,9 +115,9 @@ async def test_advice_to_reconnect(valkey_url: str, prefix: str) -> None:
         client = TunnelAdmin(channel)
         advised = await client.advise_reconnect("x", "because", agents=["nobody"])
         assert (advised.proxy_id, advised.advised, advised.absent) == (proxy.instance.flags.id, 0, 1)
-        with pytest.raises(Refused, match="advisory_id"):
+        with pytest.raises(RejectedError, match="advisory_id"):
             await client.advise_reconnect("", "because")
     async with channel_to("127.0.0.1:1") as channel:
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             await TunnelAdmin(channel).advise_reconnect("x", "because")
     await plane.close()

@@ -12,9 +12,9 @@ import pytest
 import redis.asyncio as redis
 import uvloop
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.transport import backend as backend_module
-from fleet.transport.backend import AgentPage, Backend, BackendUnavailable, ForeignError, SilentError
+from fleet.transport.backend import AgentPage, Backend, BackendUnavailableError, UnreadableResourceError, BackendTimeoutError
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.forwarded import forwarded
 from tests.fakes.waiting import eventually
@@ -76,7 +76,7 @@ class Reader:
             if page.full:
                 self.known.clear()
                 self.fulls += 1
-            for name in page.removed:
+            for name in page.removed_ids:
                 self.known.pop(name, None)
             now = time.monotonic()
             for entry in page.agents:
@@ -151,7 +151,7 @@ async def test_agents_removals_forgotten(backend: Backend, monkeypatch: pytest.M
     place = await backend.agents("", 0, 0)
     await backend.delete_agent("a")
     middle = await backend.agents(place.epoch, place.revision, 0)
-    assert (middle.full, middle.removed) == (False, ("a",))
+    assert (middle.full, middle.removed_ids) == (False, ("a",))
     await backend.delete_agent("b")
     assert (await backend.agents(place.epoch, place.revision, 0)).full
     assert not (await backend.agents(place.epoch, middle.revision, 0)).full
@@ -185,7 +185,7 @@ async def test_backend_deaf(deaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     counting.cancel()
     assert turns < 20, "one after the other they take forty"
-    assert all(isinstance(result, BackendUnavailable) for result in results)
+    assert all(isinstance(result, BackendUnavailableError) for result in results)
     assert "does not answer" in str(results[0])
     assert "secret" not in str(results[0])
     await backend.close()
@@ -201,7 +201,7 @@ async def test_time_that_is_over_while_connections_are_made(
     calls = [asyncio.create_task(backend.put_agent(agent("a"), "x")) for _ in range(40)]
     await asyncio.wait(calls, timeout=10)
     assert [call for call in calls if not call.done()] == []
-    assert all(isinstance(call.exception(), BackendUnavailable) for call in calls)
+    assert all(isinstance(call.exception(), BackendUnavailableError) for call in calls)
     await backend.close()
 
 
@@ -211,7 +211,7 @@ async def test_backend_refused(deaf: int) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     backend = Backend(f"redis://127.0.0.1:{port}/0", "default")
-    with pytest.raises(BackendUnavailable, match="cannot be used"):
+    with pytest.raises(BackendUnavailableError, match="cannot be used"):
         await backend.instances("auth")
     await backend.close()
 
@@ -226,7 +226,7 @@ async def test_backend_recovers(valkey_url: str, prefix: str) -> None:
     async def written() -> bool:
         try:
             await backend.put_agent(agent("a"), "x")
-        except BackendUnavailable:
+        except BackendUnavailableError:
             return False
         return True
 
@@ -253,11 +253,11 @@ def test_reset_in_flight_is_unavailable_at_once(
                     asyncio.ensure_future(backend.put_instance("proxy", server("a"), 60.0)) for _ in range(60)
                 ]
                 await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-                await forward.change(mode=Mode.CUT)
+                await forward.change(mode=ForwardMode.CUT)
                 ended = await asyncio.gather(*calls, return_exceptions=True)
-                assert all(error is None or isinstance(error, BackendUnavailable) for error in ended)
-                assert not any(isinstance(error, SilentError) for error in ended)
-                await forward.change(mode=Mode.PASS)
+                assert all(error is None or isinstance(error, BackendUnavailableError) for error in ended)
+                assert not any(isinstance(error, BackendTimeoutError) for error in ended)
+                await forward.change(mode=ForwardMode.PASS)
 
     run(scene())
 
@@ -282,7 +282,7 @@ async def test_networking_config_by_condition(backend: Backend) -> None:
 async def test_what_cannot_be_read_hides_nothing_else(valkey_url: str, prefix: str) -> None:
     """A damaged resource is left out and named; a damaged networking config is an error of its own."""
     said: list[str] = []
-    backend = Backend(valkey_url, "default", prefix=prefix, refused=lambda name, why: said.append(name))
+    backend = Backend(valkey_url, "default", prefix=prefix, on_unreadable=lambda name, why: said.append(name))
     await backend.put_instance("proxy", server("a"), 60.0)
     await backend.put_instance("proxy", server("b"), 60.0)
     await backend.put_agent(agent("c"), "auth-1")
@@ -297,7 +297,7 @@ async def test_what_cannot_be_read_hides_nothing_else(valkey_url: str, prefix: s
     assert [entry.agent.agent_id for entry in page.agents] == ["d"]
     assert await backend.agent("c") is None
     assert said == ["proxy a", "an agent", "agent c"]
-    with pytest.raises(ForeignError, match="holds what is not ours"):
+    with pytest.raises(UnreadableResourceError, match="holds what is not ours"):
         await backend.networking_config()
     await backend.close()
 

@@ -60,7 +60,7 @@ Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def site() -> AsyncIterator[tuple[Site, str]]:
     """The application and where it listens."""
     app = Site()
-    async with asgi_site.serving(app, ("127.0.0.1", 0), TLSFiles()) as address:
+    async with asgi_site.serve(app, ("127.0.0.1", 0), TLSFiles()) as address:
         yield app, address
 
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from fleet.protocol.destination.health import Health, Probe, Proxied, Reason, Settings
-from fleet.protocol.destination.instance_status import NOTHING, Said
-from fleet.protocol.destination.picker import Why
+from fleet.protocol.destination.health import Health, ProbeOutcome, RequestOutcome, HealthReason, HealthSettings
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
+from fleet.protocol.destination.picker import PickReason
 from fleet.protocol.destination.probe_schedule import Settings as Probing
-from fleet.transport.destinations import Answer, Change, Destinations, Pool, log_change
+from fleet.transport.destinations import ProbeResponse, VerdictChange, Destinations, Pool, log_change
 from tests.fakes.waiting import eventually
 
 #: Nobody waits long in tests.
@@ -26,17 +26,17 @@ class Peers:
     """Answers probes as it is told, by name."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, ProbeResponse] = {}
         self.hung: set[str] = set()
         self.asked: Counter[str] = Counter()
-        self.changes: list[Change] = []
+        self.changes: list[VerdictChange] = []
         self.at = 1_000_000.0
 
-    async def probe(self, name: str) -> Answer:
+    async def probe(self, name: str) -> ProbeResponse:
         self.asked[name] += 1
         if name in self.hung:
             await asyncio.Event().wait()
-        return self.answers.get(name, Answer(Probe.SUCCESS))
+        return self.answers.get(name, ProbeResponse(ProbeOutcome.SUCCESS))
 
     def now(self) -> float:
         return self.at
@@ -52,10 +52,10 @@ async def opened(peers: Peers) -> AsyncIterator[Callable[..., Destinations]]:
     """Makes destinations whose first probe is due at once."""
     made: list[Destinations] = []
 
-    def make(probes: Probing = QUICK, settings: Settings | None = None) -> Destinations:
+    def make(probes: Probing = QUICK, settings: HealthSettings | None = None) -> Destinations:
         destinations = Destinations(
             peers.probe,
-            settings=settings or Settings(),
+            settings=settings or HealthSettings(),
             probes=probes,
             on_change=peers.changes.append,
             now=peers.now,
@@ -78,7 +78,7 @@ def health(destinations: Destinations, name: str) -> Health:
 def declared(destinations: Destinations) -> Health:
     one = destinations.get("a")
     assert one is not None
-    return one.verdict.declared.health
+    return one.verdict.declaration.health
 
 
 async def test_probes_conclude_each_by_itself(peers: Peers, opened: Callable[..., Destinations]) -> None:
@@ -86,7 +86,7 @@ async def test_probes_conclude_each_by_itself(peers: Peers, opened: Callable[...
     peers.hung.add("b")
     destinations = opened(Probing(interval=0.05, fast_interval=0.01, timeout=0.05))
 
-    destinations.keep(["a", "b"])
+    destinations.set_names(["a", "b"])
 
     assert health(destinations, "a") is Health.UNKNOWN
     await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
@@ -105,9 +105,9 @@ async def test_failing_probe_leads_to_unhealthy_and_back(
 ) -> None:
     """Healthy, Degraded, Unhealthy, Degraded, Healthy: the diagram's way."""
     destinations = opened()
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
-    peers.answers["a"] = Answer(Probe.FAILURE, "refused")
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
     await eventually(lambda: health(destinations, "a") is Health.UNHEALTHY)
     del peers.answers["a"]
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
@@ -124,23 +124,23 @@ async def test_failing_probe_leads_to_unhealthy_and_back(
 async def test_probes_of_one_that_is_gone_end(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """What is not kept is neither probed nor picked; what stays keeps its verdict."""
     destinations = opened()
-    destinations.keep(["a", "b"])
+    destinations.set_names(["a", "b"])
     pool = Pool(destinations, {"a": 1, "b": 1})
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
 
     assert destinations.get("b") is None
     assert health(destinations, "a") is Health.HEALTHY
     assert pool.picker().shares == {"a": 1.0}
-    destinations.proxied("b", Proxied.FAILURE)  # it was on its way
+    destinations.record_request("b", RequestOutcome.FAILURE)  # it was on its way
 
 
 async def test_picks_follow_health(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """A dead one gets nothing while others can take all; the last one is tried though it be dead."""
-    peers.answers["b"] = Answer(Probe.FAILURE, "refused")
+    peers.answers["b"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
     destinations = opened()
-    destinations.keep(["a", "b"])
+    destinations.set_names(["a", "b"])
     pool = Pool(destinations, {"a": 1, "b": 1})
     alone = Pool(destinations, {"b": 1})
     await eventually(lambda: health(destinations, "b") is Health.UNHEALTHY)
@@ -149,7 +149,7 @@ async def test_picks_follow_health(peers: Peers, opened: Callable[..., Destinati
     assert pool.picker().shares == {"a": 1.0}
     picked = alone.pick()
     assert picked is not None
-    assert (picked.name, picked.why) == ("b", Why.PANIC)
+    assert (picked.name, picked.reason) == ("b", PickReason.PANIC)
 
 
 async def test_failing_requests_make_it_degraded_then_unhealthy_for_a_while(
@@ -157,7 +157,7 @@ async def test_failing_requests_make_it_degraded_then_unhealthy_for_a_while(
 ) -> None:
     """The failure rate counts beside the probes, in two steps; when their time is over the next pick knows."""
     destinations = opened(NEVER)
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     pool = Pool(destinations, {"a": 1})
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
@@ -165,15 +165,15 @@ async def test_failing_requests_make_it_degraded_then_unhealthy_for_a_while(
     assert one is not None
     for expected in (Health.DEGRADED, Health.UNHEALTHY):
         for _ in range(10):
-            destinations.proxied("a", Proxied.FAILURE)
-        assert (one.verdict.health, one.verdict.reason) == (expected, Reason.FAILURE_RATE)
+            destinations.record_request("a", RequestOutcome.FAILURE)
+        assert (one.verdict.health, one.verdict.reason) == (expected, HealthReason.FAILURE_RATE)
     peers.at += 61
     pool.pick()
     assert one.verdict.health is Health.DEGRADED
     peers.at += 60
     picked = pool.pick()
     assert picked is not None
-    assert picked.why is Why.HEALTHY
+    assert picked.reason is PickReason.HEALTHY
 
 
 async def test_failed_request_hastens_the_next_probe(
@@ -181,11 +181,11 @@ async def test_failed_request_hastens_the_next_probe(
 ) -> None:
     """Evidence from requests brings probes forward."""
     destinations = opened(Probing(interval=3600.0, fast_interval=0.01, timeout=5.0))
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
     asked = peers.asked["a"]
 
-    destinations.proxied("a", Proxied.FAILURE)
+    destinations.record_request("a", RequestOutcome.FAILURE)
 
     await eventually(lambda: peers.asked["a"] > asked)
 
@@ -193,7 +193,7 @@ async def test_failed_request_hastens_the_next_probe(
 async def test_draining_one_keeps_sessions(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """It gets nothing new; who was there stays."""
     destinations = opened()
-    destinations.keep(["a", "b"])
+    destinations.set_names(["a", "b"])
     pool = Pool(destinations, {"a": 1, "b": 1})
     await eventually(lambda: health(destinations, "b") is Health.HEALTHY)
 
@@ -202,7 +202,7 @@ async def test_draining_one_keeps_sessions(peers: Peers, opened: Callable[..., D
     assert pool.picker().shares == {"a": 1.0}
     kept = pool.keep("b")
     assert kept is not None
-    assert (kept.name, kept.why) == ("b", Why.AFFINITY)
+    assert (kept.name, kept.reason) == ("b", PickReason.AFFINITY)
     destinations.undrain("b")
     assert set(pool.picker().shares) == {"a", "b"}
 
@@ -212,7 +212,7 @@ async def test_declared_degradation_is_not_preferred(
 ) -> None:
     """Until it is withdrawn."""
     destinations = opened()
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
     destinations.declare_degraded("a")
@@ -225,50 +225,50 @@ async def test_declared_degradation_is_not_preferred(
 async def test_what_it_says_in_answers_is_declared(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """A signal of its own: it stands for a few probes that are not answered, and is taken back by one that is."""
     destinations = opened()
-    peers.answers["a"] = Answer(Probe.DEGRADED, "busy", Said("busy", "kernel update"))
-    destinations.keep(["a"])
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy", "kernel update"))
+    destinations.set_names(["a"])
     await eventually(lambda: declared(destinations) is Health.DEGRADED)
     one = destinations.get("a")
     assert one is not None
-    assert one.verdict.reason is Reason.PROBE_DEGRADED
-    assert one.verdict.draining is not None
-    assert one.verdict.draining.reason == "kernel update"
+    assert one.verdict.reason is HealthReason.PROBE_DEGRADED
+    assert one.verdict.drain_request is not None
+    assert one.verdict.drain_request.reason == "kernel update"
 
-    peers.answers["a"] = Answer(Probe.FAILURE, "refused")
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
     asked = peers.asked["a"]
     await eventually(lambda: peers.asked["a"] > asked + 1)
     assert declared(destinations) is Health.DEGRADED
     peers.at += 3 * (QUICK.interval + QUICK.timeout) + 1
     await eventually(lambda: declared(destinations) is Health.UNKNOWN)
 
-    peers.answers["a"] = Answer(Probe.DEGRADED, "busy", Said("busy"))
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.DEGRADED, "busy", InstanceStatus("busy"))
     await eventually(lambda: declared(destinations) is Health.DEGRADED)
-    peers.answers["a"] = Answer(Probe.SUCCESS, said=NOTHING)
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.SUCCESS, status=EMPTY_STATUS)
     await eventually(lambda: declared(destinations) is Health.UNKNOWN)
-    assert one.verdict.draining is None
+    assert one.verdict.drain_request is None
 
 
 async def test_retry_goes_elsewhere(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """One that was tried is drawn again only when there is no other."""
     chances = iter([0.0, 0.0, 0.9, 0.0])
     destinations = Destinations(peers.probe, probes=NEVER, chance=lambda: next(chances, 0.0))
-    destinations.keep(["a", "b"])
+    destinations.set_names(["a", "b"])
     pool = Pool(destinations, {"a": 1, "b": 1})
 
-    picked = pool.pick(tried=["a"])
+    picked = pool.pick(tried_names=["a"])
 
     assert picked is not None
     assert picked.name == "b"
-    again = pool.pick(tried=["a", "b"])
+    again = pool.pick(tried_names=["a", "b"])
     assert again is not None
     await destinations.close()
 
 
 async def test_retry_passes_by_what_failed(peers: Peers, opened: Callable[..., Destinations]) -> None:
     """First what was not tried, then what answered, then an Unhealthy one, and only then one that failed before."""
-    peers.answers["dead"] = Answer(Probe.FAILURE, "refused")
+    peers.answers["dead"] = ProbeResponse(ProbeOutcome.FAILURE, "refused")
     destinations = opened()
-    destinations.keep(["a", "b", "dead"])
+    destinations.set_names(["a", "b", "dead"])
     pool = Pool(destinations, {"a": 1, "b": 1, "dead": 1})
     await eventually(lambda: health(destinations, "dead") is Health.UNHEALTHY)
     await eventually(lambda: {health(destinations, name) for name in "ab"} == {Health.HEALTHY})
@@ -294,15 +294,15 @@ async def test_broken_prober_is_asked_again(
     """A bug in a probe is on the log with its traceback, and ends no loop."""
     broken = 2
 
-    async def probe(name: str) -> Answer:
+    async def probe(name: str) -> ProbeResponse:
         nonlocal broken
         if broken:
             broken -= 1
             raise RuntimeError("a bug")
-        return Answer(Probe.SUCCESS)
+        return ProbeResponse(ProbeOutcome.SUCCESS)
 
     destinations = Destinations(probe, probes=QUICK)
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     await eventually(lambda: health(destinations, "a") is Health.HEALTHY)
 
     assert "a bug" in caplog.text
@@ -313,9 +313,9 @@ async def test_change_is_said_on_the_log(
     peers: Peers, opened: Callable[..., Destinations], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which, from what, to what, why, and what the probe met."""
-    peers.answers["a"] = Answer(Probe.FAILURE, "connection refused")
+    peers.answers["a"] = ProbeResponse(ProbeOutcome.FAILURE, "connection refused")
     destinations = opened()
-    destinations.keep(["a"])
+    destinations.set_names(["a"])
     await eventually(lambda: bool(peers.changes))
 
     log_change(peers.changes[0])

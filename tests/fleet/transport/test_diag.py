@@ -7,10 +7,10 @@ import os
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from fleet.protocol.destination.instance_status import NOTHING, Said, read
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, read
 from fleet.transport import diag
-from fleet.transport.declared_status import Standing
-from fleet.transport.process import ProcessState
+from fleet.transport.declared_status import DeclaredStatus
+from fleet.transport.process import ProcessHealth
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from fleet.transport.process import ProcessState
 )
 async def test_readyz(steps: str, code: int, body: str) -> None:
     """Teleport's codes and sentences; /healthz stays 200; the metric has the number."""
-    process = ProcessState(tick=1.0)
+    process = ProcessHealth(tick=1.0)
     process.register("auth")
     for step in steps:
         if step == "+":
-            process.succeeded("auth", 0.0)
+            process.record_success("auth", 0.0)
         else:
-            process.failed("auth")
+            process.record_failure("auth")
     registry = diag.new_registry(process)
     async with TestClient(TestServer(diag.diag_app(process, registry))) as client:
         ready = await client.get("/readyz")
@@ -43,13 +43,13 @@ async def test_readyz(steps: str, code: int, body: str) -> None:
 
 async def test_readyz_says_what_the_process_says_of_itself() -> None:
     """In headers, so that the code and the body stay Teleport's."""
-    process, own = ProcessState(tick=1.0), Standing()
-    process.succeeded("auth", 0.0)
+    process, own = ProcessHealth(tick=1.0), DeclaredStatus()
+    process.record_success("auth", 0.0)
     app = diag.diag_app(process, diag.new_registry(process), own)
     async with TestClient(TestServer(app)) as client:
-        assert read((await client.get("/readyz")).headers.items()) == NOTHING
+        assert read((await client.get("/readyz")).headers.items()) == EMPTY_STATUS
         own.degrade("busy")
         own.drain("kernel update")
         answer = await client.get("/readyz")
         assert answer.status == 200
-        assert read(answer.headers.items()) == Said("busy", "kernel update")
+        assert read(answer.headers.items()) == InstanceStatus("busy", "kernel update")

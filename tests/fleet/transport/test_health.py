@@ -12,27 +12,27 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.destination.instance_status import ACCEPTING_SERVICE, HEALTH_SERVICES
 from fleet.transport import channels
-from fleet.transport.declared_status import Standing
+from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.health import HealthServicer
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 
 @pytest.fixture
-def process() -> ProcessState:
-    made = ProcessState(tick=1.0)
+def process() -> ProcessHealth:
+    made = ProcessHealth(tick=1.0)
     made.register("auth")
     return made
 
 
 @pytest.fixture
-def standing() -> Standing:
-    return Standing()
+def standing() -> DeclaredStatus:
+    return DeclaredStatus()
 
 
 @pytest.fixture
-async def stub(process: ProcessState, standing: Standing) -> AsyncIterator[health_pb2_grpc.HealthStub]:
+async def stub(process: ProcessHealth, standing: DeclaredStatus) -> AsyncIterator[health_pb2_grpc.HealthStub]:
     server = grpc.aio.server()
     HealthServicer(process, standing).add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -42,29 +42,29 @@ async def stub(process: ProcessState, standing: Standing) -> AsyncIterator[healt
     await server.stop(0)
 
 
-async def test_check_follows_the_state(process: ProcessState, stub: health_pb2_grpc.HealthStub) -> None:
+async def test_check_follows_the_state(process: ProcessHealth, stub: health_pb2_grpc.HealthStub) -> None:
     """NOT_SERVING while starting, SERVING when ok, NOT_SERVING when degraded and while recovering."""
     seen = []
     for change in (
         lambda: None,
-        lambda: process.succeeded("auth", 0.0),
-        lambda: process.failed("auth"),
-        lambda: process.succeeded("auth", 1.0),
-        lambda: process.succeeded("auth", 9.0),
+        lambda: process.record_success("auth", 0.0),
+        lambda: process.record_failure("auth"),
+        lambda: process.record_success("auth", 1.0),
+        lambda: process.record_success("auth", 9.0),
     ):
         change()
         seen.append((await stub.Check(health_pb2.HealthCheckRequest())).status)
     assert seen == [NOT_SERVING, SERVING, NOT_SERVING, NOT_SERVING, SERVING]
 
 
-async def test_watch_tells_each_change(process: ProcessState, stub: health_pb2_grpc.HealthStub) -> None:
+async def test_watch_tells_each_change(process: ProcessHealth, stub: health_pb2_grpc.HealthStub) -> None:
     """The status now, then each other one, to every watcher."""
     watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
     async with asyncio.timeout(60):
         assert {(await watch.read()).status for watch in watches} == {NOT_SERVING}
-        process.succeeded("auth", 0.0)
+        process.record_success("auth", 0.0)
         assert {(await watch.read()).status for watch in watches} == {SERVING}
-        process.failed("auth")
+        process.record_failure("auth")
         assert {(await watch.read()).status for watch in watches} == {NOT_SERVING}
     for watch in watches:
         watch.cancel()
@@ -100,10 +100,10 @@ async def test_list(stub: health_pb2_grpc.HealthStub) -> None:
 
 
 async def test_watch_tells_of_draining(
-    process: ProcessState, standing: Standing, stub: health_pb2_grpc.HealthStub
+    process: ProcessHealth, standing: DeclaredStatus, stub: health_pb2_grpc.HealthStub
 ) -> None:
     """A service of its own changes when it is drained, the whole does not."""
-    process.succeeded("auth", 0.0)
+    process.record_success("auth", 0.0)
     watch = stub.Watch(health_pb2.HealthCheckRequest(service=ACCEPTING_SERVICE))
     async with asyncio.timeout(60):
         assert (await watch.read()).status == SERVING

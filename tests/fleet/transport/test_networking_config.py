@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.protocol.networking.config import NetworkingConfig, Origin, Resource, Strategy
+from fleet.protocol.networking.config import NetworkingConfig, Origin, NetworkingResource, Strategy
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 
@@ -76,9 +76,9 @@ def test_golden_bytes_are_read() -> None:
     """Bytes made by hand from Teleport's numbers become the value, and the value those bytes."""
     message = Message.FromString(bytes_of(SPEC))
     resource = networking_config.read(message)
-    assert resource == Resource(CONFIG, {"teleport.dev/origin": "dynamic"}, "r1")
+    assert resource == NetworkingResource(CONFIG, {"teleport.dev/origin": "dynamic"}, "r1")
     made = Message()
-    networking_config.stamp(made, Origin.DYNAMIC, "r1")
+    networking_config.finalize(made, Origin.DYNAMIC, "r1")
     networking_config.write(CONFIG, made)
     assert made.SerializeToString(deterministic=True) == bytes_of(SPEC)
 
@@ -104,7 +104,7 @@ def test_unknown_fields_survive() -> None:
     spec = SPEC.replace(field(9, field(2, field(1, 2))), field(9, field(2, field(1, 2) + STRANGE) + STRANGE))
     message = Message.FromString(bytes_of(spec + STRANGE, METADATA + STRANGE, STRANGE))
     networking_config.write(replace(networking_config.read(message).config, keep_alive_count_max=5), message)
-    networking_config.stamp(message, Origin.DYNAMIC, "r1")
+    networking_config.finalize(message, Origin.DYNAMIC, "r1")
     changed = spec.replace(field(3, 3), field(3, 5), 1)
     assert changed != spec
     # A serializer writes unknown fields after the known ones of their message: that is where ours stand already.
@@ -127,7 +127,7 @@ def test_choices_nobody_knows() -> None:
     config = networking_config.read(message).config
     assert (config.proxy_listener_mode, config.tunnel_strategy) == ("5", "unknown")
     networking_config.write(config, message)
-    networking_config.stamp(message, Origin.DYNAMIC, "r1")
+    networking_config.finalize(message, Origin.DYNAMIC, "r1")
     assert message.spec.proxy_listener_mode == 5
     assert message.spec.tunnel_strategy.SerializeToString() == field(3, b"x")
     networking_config.write(replace(config, proxy_listener_mode="6"), message)
@@ -148,7 +148,7 @@ def test_strategies(strategy: str) -> None:
 def test_metadata() -> None:
     """Labels and description are replaced; what they did not name is gone."""
     message = Message.FromString(bytes_of(SPEC))
-    networking_config.write_metadata(Resource(CONFIG, {"a": "b"}, "r1", "why"), message)
+    networking_config.write_metadata(NetworkingResource(CONFIG, {"a": "b"}, "r1", "why"), message)
     assert (dict(message.metadata.labels), message.metadata.description) == ({"a": "b"}, "why")
 
 

@@ -14,7 +14,7 @@ from fleet.monitoring.sources.presence import ask_instances
 from fleet.transport.channels import add_port, server_options
 from fleet.transport.health import HealthServicer
 from fleet.transport.poll_connections import Connections
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 from tests.fakes.certificates import Certificates
 from tests.fakes.instances import FakeAuth
 from tests.fakes.questions import question
@@ -73,7 +73,7 @@ async def test_server_with_the_certificate_of_another_role(
     certificates = Certificates(tmp_path)
     shown, ours = certificates.of("node-1", certificate), certificates.of("console", "console")
     server = grpc.aio.server(options=server_options())
-    HealthServicer(ProcessState(1.0)).add_to(server)
+    HealthServicer(ProcessHealth(1.0)).add_to(server)
     address = f"127.0.0.1:{add_port(server, '127.0.0.1:0', shown)}"
     await server.start()
     connections = Connections(ours)

@@ -12,7 +12,7 @@ from fleet.transport import channels, service_config
 from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
 
-async def ask(servicer: Any) -> service_config.Discovered | None:
+async def ask(servicer: Any) -> service_config.ConfigResponse | None:
     server = grpc.aio.server()
     if servicer is not None:
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(servicer, server)
@@ -37,12 +37,12 @@ class Empty:
 
 async def test_server_without_the_service() -> None:
     """An old server: nobody says what is wanted."""
-    assert await ask(None) == service_config.Discovered(None)
+    assert await ask(None) == service_config.ConfigResponse(None)
 
 
 async def test_empty_answer() -> None:
     """No config means the default, from an auth that did not name itself."""
-    assert await ask(Empty()) == service_config.Discovered(ServiceConfig(), "")
+    assert await ask(Empty()) == service_config.ConfigResponse(ServiceConfig(), "")
 
 
 async def test_failed_question() -> None:

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.transport import certificate_authority, channels
 from fleet.transport.health import HealthServicer
-from fleet.transport.process import ProcessState
+from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import (
     AUTH_NAME,
     SERVER_NAME,
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> certificate_authority.KeyPair:
 async def check(server_tls: TLSFiles, client_tls: TLSFiles) -> int:
     """One health check over TLS; the status, or the error."""
     server = grpc.aio.server(options=channels.server_options())
-    HealthServicer(ProcessState(1.0)).add_to(server)
+    HealthServicer(ProcessHealth(1.0)).add_to(server)
     port = channels.add_port(server, "127.0.0.1:0", server_tls)
     await server.start()
     try:
@@ -105,11 +105,11 @@ def test_tls_towards_a_role() -> None:
     """The name of the role is expected where no other name is given; an auth may have one of its own."""
     files = TLSFiles(server_name="proxy.example", auth_name="auth.example")
 
-    assert TLSFiles().towards("proxy").server_name == "proxy.refloat.local"
-    assert TLSFiles().towards("auth").server_name == "auth.refloat.local"
-    assert files.towards("auth").server_name == "auth.example"
-    assert files.towards("proxy").server_name == "proxy.example"
-    assert TLSFiles(server_name="x").towards("auth").server_name == "x"
+    assert TLSFiles().for_role("proxy").server_name == "proxy.refloat.local"
+    assert TLSFiles().for_role("auth").server_name == "auth.refloat.local"
+    assert files.for_role("auth").server_name == "auth.example"
+    assert files.for_role("proxy").server_name == "proxy.example"
+    assert TLSFiles(server_name="x").for_role("auth").server_name == "x"
 
 
 @pytest.mark.parametrize(

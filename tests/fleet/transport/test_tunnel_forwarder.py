@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from fleet.transport import channels
-from fleet.transport.tunnel_forwarder import Passage
+from fleet.transport.tunnel_forwarder import TunnelForwarder
 from tests.fakes.auth_paths import passage_to
 from tests.fakes.waiting import eventually
 
@@ -59,7 +59,7 @@ async def test_proxy_that_is_frozen_is_given_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("fleet.transport.tunnel_forwarder._OPEN_WITHIN", 0.3)
     silent = socket.create_server(("127.0.0.1", 0))
     target = channels.target_of([silent.getsockname()])
-    passage = Passage(lambda: channels.open_channel(target))
+    passage = TunnelForwarder(lambda: channels.open_channel(target))
     reader, writer = await asyncio.open_connection(*passage.address)
     with pytest.raises(ConnectionResetError):
         await reader.read()

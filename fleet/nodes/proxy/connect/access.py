@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import Reason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError
 from fleet.transport.tls import TLSFiles
 
 #: What is shorter is guessed.
@@ -41,18 +41,18 @@ def read_tokens(path: Path, flag: str = "--connect-tokens") -> tuple[str, ...]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"{flag} {path} cannot be read: {error}") from None
+        raise NodeStartError(f"{flag} {path} cannot be read: {error}") from None
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
     if not tokens:
-        raise StartError(f"{flag} {path} has no token: one a line")
+        raise NodeStartError(f"{flag} {path} has no token: one a line")
     if any(len(token) < _SHORTEST_TOKEN or not token.isascii() or " " in token for token in tokens):
-        raise StartError(
+        raise NodeStartError(
             f"{flag} {path}: a token is {_SHORTEST_TOKEN} or more characters of ASCII, without spaces"
         )
     return tokens
 
 
-class Access:
+class ConnectAccess:
     """The rule of one port."""
 
     def __init__(self, flags: ConnectFlags, tls: TLSFiles) -> None:
@@ -61,7 +61,7 @@ class Access:
         self._certificates = tls.enabled and tls.authority is not None
         self.tls = _context(tls) if tls.enabled else None
         if not (self._tokens or self._certificates or addresses.is_loopback(flags.listen[0])):
-            raise StartError(
+            raise NodeStartError(
                 f"--connect-listen {addresses.join(*flags.listen)} can be reached from other machines: give "
                 "--connect-tokens FILE, or --tls-ca to let in who has a certificate"
             )
@@ -69,18 +69,18 @@ class Access:
     def check(self, authorization: str, certificate: Mapping[str, Any] | None) -> None:
         """Let somebody in by his Proxy-Authorization or his verified certificate. Raises RefusedError."""
         token = connect.token_of(authorization).encode()
-        if any(hmac.compare_digest(token, known) for known in self._tokens):
+        if any(hmac.compare_digest(token, allowed_token) for allowed_token in self._tokens):
             return
         if self._certificates and certificate:
             if _AGENTS in _units(certificate):
                 raise RefusedError(
-                    Reason.FORBIDDEN, "this is the certificate of an agent: agents serve, and do not connect"
+                    RefusalReason.FORBIDDEN, "this is the certificate of an agent: agents serve, and do not connect"
                 )
             return
         if self._tokens or self._certificates:
-            raise RefusedError(Reason.UNAUTHENTICATED, self._wanted(authorization))
+            raise RefusedError(RefusalReason.UNAUTHENTICATED, self._credentials_hint(authorization))
 
-    def _wanted(self, authorization: str) -> str:
+    def _credentials_hint(self, authorization: str) -> str:
         ways = ["a token as Proxy-Authorization"] if self._tokens else []
         ways += ["a certificate of this fleet"] if self._certificates else []
         begin = "the token is not known: show" if authorization and self._tokens else "show"
@@ -89,7 +89,7 @@ class Access:
 
 def _context(tls: TLSFiles) -> ssl.SSLContext:
     if tls.certificate is None or tls.key is None:
-        raise StartError("a server with TLS needs a certificate and its key")
+        raise NodeStartError("a server with TLS needs a certificate and its key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(tls.certificate, tls.key)
@@ -98,7 +98,7 @@ def _context(tls: TLSFiles) -> ssl.SSLContext:
             # Not demanded by TLS: who shows none may have a token, and is told what to show.
             context.verify_mode = ssl.CERT_OPTIONAL
     except OSError as error:
-        raise StartError(
+        raise NodeStartError(
             f"the CONNECT port cannot use {tls.certificate}, {tls.key} or the CA: {error}"
         ) from None
     return context
@@ -106,8 +106,8 @@ def _context(tls: TLSFiles) -> ssl.SSLContext:
 
 def _units(certificate: Mapping[str, Any]) -> list[str]:
     return [
-        value
+        unit
         for part in certificate.get("subject", ())
-        for name, value in part
+        for name, unit in part
         if name == "organizationalUnitName"
     ]

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fleet.processes import background
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import Reason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError
 
 #: Bytes of a head, at most.
 _LARGEST_HEAD = 16 * 1024
@@ -23,20 +23,20 @@ _LEAVE_WITHIN = 1.0
 class Head(asyncio.Protocol):
     """One connection until its request is read and answered."""
 
-    def __init__(self, made: Callable[[Head], None]) -> None:
-        self._made = made
+    def __init__(self, on_connect: Callable[[Head], None]) -> None:
+        self._on_connect = on_connect
         self._conn = h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_HEAD)
         self._request: asyncio.Future[h11.Request] = asyncio.get_running_loop().create_future()
-        self._request.add_done_callback(_forget)
-        self._gone = asyncio.Event()
+        self._request.add_done_callback(_retrieve_exception)
+        self._closed = asyncio.Event()
         self.transport: asyncio.Transport
         #: Its user has nothing more to say.
-        self.ended = False
+        self.at_eof = False
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._made(self)
+        self._on_connect(self)
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -49,26 +49,26 @@ class Head(asyncio.Protocol):
                 self.transport.pause_reading()
                 self._request.set_result(event)
         except h11.RemoteProtocolError as error:
-            reason = Reason.LARGE if error.error_status_hint == Reason.LARGE.status else Reason.MALFORMED
+            reason = RefusalReason.LARGE if error.error_status_hint == RefusalReason.LARGE.status else RefusalReason.MALFORMED
             self.transport.pause_reading()
             self._request.set_exception(RefusedError(reason, f"this is no request of HTTP: {error}"))
 
     @override
     def eof_received(self) -> bool:
-        self.ended = True
-        self._lose()
+        self.at_eof = True
+        self._on_end()
         return self.transport.can_write_eof()  # half open, as TCP is; TLS cannot be
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone.set()
-        self._lose()
+        self._closed.set()
+        self._on_end()
 
     async def read(self, within: float) -> h11.Request:
         """The request, within seconds. Raises RefusedError; ConnectionError when nobody is there any more."""
         await asyncio.wait((self._request,), timeout=within)
         if not self._request.done():
-            raise RefusedError(Reason.SLOW, f"no whole request came within {within:g} s")
+            raise RefusedError(RefusalReason.SLOW, f"no whole request came within {within:g} s")
         return self._request.result()
 
     def accept(self) -> bytes:
@@ -77,15 +77,15 @@ class Head(asyncio.Protocol):
             raise ConnectionResetError("the user went away")
         while self._conn.next_event() is not h11.PAUSED:
             pass
-        answer = h11.Response(status_code=200, headers=[], reason=b"Connection established")
-        self.transport.write(self._conn.send(answer) or b"")
+        response = h11.Response(status_code=200, headers=[], reason=b"Connection established")
+        self.transport.write(self._conn.send(response) or b"")
         return self._conn.trailing_data[0]
 
     async def refuse(self, refusal: RefusedError) -> None:
         """Answer with a sentence, and close."""
         if self.transport.is_closing():
             return
-        self.transport.write(self._spell(refusal))
+        self.transport.write(self._encode_refusal(refusal))
         if not self.transport.can_write_eof():
             self.transport.close()
             return
@@ -93,29 +93,29 @@ class Head(asyncio.Protocol):
         with contextlib.suppress(OSError):
             self.transport.write_eof()
         self.transport.resume_reading()
-        if not self.ended:
-            await background.wait_for(self._gone, _LEAVE_WITHIN)
+        if not self.at_eof:
+            await background.wait_for(self._closed, _LEAVE_WITHIN)
         self.transport.close()
 
-    def _spell(self, refusal: RefusedError) -> bytes:
+    def _encode_refusal(self, refusal: RefusedError) -> bytes:
         sentence = str(refusal)
         body = f"{sentence}\n".encode()
         headers = [
             ("Content-Type", "text/plain; charset=utf-8"),
             ("Content-Length", str(len(body))),
             ("Connection", "close"),
-            ("Refloat-Refused", refusal.reason.word),
+            ("Refloat-Refused", refusal.reason.label),
         ]
-        if refusal.reason is Reason.UNAUTHENTICATED:
+        if refusal.reason is RefusalReason.UNAUTHENTICATED:
             headers.append(("Proxy-Authenticate", 'Basic realm="refloat"'))
-        if refusal.reason is Reason.METHOD:
+        if refusal.reason is RefusalReason.METHOD:
             headers.append(("Allow", "CONNECT"))
-        answer = h11.Response(
+        response = h11.Response(
             status_code=refusal.reason.status,
             headers=headers,
             reason=connect.status_line_text(sentence).encode(),
         )
-        events: list[h11.Event] = [answer, h11.Data(data=body), h11.EndOfMessage()]
+        events: list[h11.Event] = [response, h11.Data(data=body), h11.EndOfMessage()]
         if self._method == b"HEAD":
             del events[1]
         return b"".join(self._conn.send(event) or b"" for event in events)
@@ -126,13 +126,13 @@ class Head(asyncio.Protocol):
             return self._request.result().method
         return b""
 
-    def _lose(self) -> None:
+    def _on_end(self) -> None:
         if not self._request.done():
             self._request.set_exception(ConnectionResetError("the user went away"))
-        elif self.ended:
-            self._gone.set()
+        elif self.at_eof:
+            self._closed.set()
 
 
-def _forget(request: asyncio.Future[h11.Request]) -> None:
+def _retrieve_exception(request: asyncio.Future[h11.Request]) -> None:
     if not request.cancelled():
         request.exception()  # nobody may be there any more to be told

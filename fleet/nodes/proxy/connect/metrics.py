@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from fleet.protocol.tunnel.connect import Reason
-from fleet.transport.tunnel.pump import Wire
+from fleet.protocol.tunnel.connect import RefusalReason
+from fleet.transport.tunnel.pump import TcpConnection
 
 
 class ConnectMetrics(Collector):
@@ -19,54 +19,54 @@ class ConnectMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry, states: Callable[[], dict[str, int]]) -> None:
         """`states` tells how many tunnels are in which state."""
-        self._wires: set[Wire] = set()
+        self._connections: set[TcpConnection] = set()
         self._to_agents = 0
         self._from_agents = 0
         self._states = states
-        self._opened = Counter(
+        self._opened_connections = Counter(
             "refloat_connect_opened", "User connections that reached an agent's service", registry=registry
         )
-        self._refused = Counter(
+        self._refused_requests = Counter(
             "refloat_connect_refused", "Requests to CONNECT that were refused", ["reason"], registry=registry
         )
-        for reason in Reason:
-            self._refused.labels(reason.word)
-        self._peered = Counter(
+        for reason in RefusalReason:
+            self._refused_requests.labels(reason.label)
+        self._peered_connections = Counter(
             "refloat_connect_peered", "User connections that went on to another proxy", registry=registry
         )
-        self._aborted = Counter(
+        self._aborted_connections = Counter(
             "refloat_connect_aborted",
             "User connections that did not end in an orderly way",
             registry=registry,
         )
         Gauge("refloat_connect_open", "User connections now", registry=registry).set_function(
-            lambda: float(len(self._wires))
+            lambda: float(len(self._connections))
         )
         tunnels = Gauge("refloat_tunnels", "Reverse tunnels by state", ["state"], registry=registry)
         for state in states():
             tunnels.labels(state).set_function(functools.partial(self._count, state))
         registry.register(self)
 
-    def refused(self, reason: Reason) -> None:
+    def record_refusal(self, reason: RefusalReason) -> None:
         """Somebody was not let through."""
-        self._refused.labels(reason.word).inc()
+        self._refused_requests.labels(reason.label).inc()
 
-    def peered(self) -> None:
+    def record_peering(self) -> None:
         """A connection goes on to a proxy that has the agent."""
-        self._peered.inc()
+        self._peered_connections.inc()
 
-    def opened(self, wire: Wire) -> None:
+    def record_open(self, connection: TcpConnection) -> None:
         """A connection reached its service."""
-        self._opened.inc()
-        self._wires.add(wire)
+        self._opened_connections.inc()
+        self._connections.add(connection)
 
-    def closed(self, wire: Wire, *, aborted: bool) -> None:
+    def record_close(self, connection: TcpConnection, *, is_aborted: bool) -> None:
         """It is over."""
-        self._wires.discard(wire)
-        self._to_agents += wire.taken
-        self._from_agents += wire.given
-        if aborted:
-            self._aborted.inc()
+        self._connections.discard(connection)
+        self._to_agents += connection.received_bytes
+        self._from_agents += connection.sent_bytes
+        if is_aborted:
+            self._aborted_connections.inc()
 
     def _count(self, state: str) -> float:
         return float(self._states()[state])
@@ -74,10 +74,10 @@ class ConnectMetrics(Collector):
     @override
     def collect(self) -> Iterable[Metric]:
         """The bytes, those of open connections too: a transfer may take hours."""
-        told = CounterMetricFamily("refloat_connect_bytes", "Bytes of user connections", labels=["direction"])
-        told.add_metric(["to-agent"], self._to_agents + sum(wire.taken for wire in self._wires))
-        told.add_metric(["from-agent"], self._from_agents + sum(wire.given for wire in self._wires))
-        yield told
+        family = CounterMetricFamily("refloat_connect_bytes", "Bytes of user connections", labels=["direction"])
+        family.add_metric(["to-agent"], self._to_agents + sum(connection.received_bytes for connection in self._connections))
+        family.add_metric(["from-agent"], self._from_agents + sum(connection.sent_bytes for connection in self._connections))
+        yield family
 
     def describe(self) -> Iterator[Metric]:
         """Nothing before it is asked for."""

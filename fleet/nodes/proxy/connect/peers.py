@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from fleet.nodes.shared import connect_client, flags
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NotHereError
 from fleet.nodes.shared.instance import Instance
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
-from fleet.transport.backend import BackendUnavailable
+from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
+from fleet.transport.backend import BackendUnavailableError
 from fleet.transport.tls import TLSError
-from fleet.transport.tunnel.pump import Wire
+from fleet.transport.tunnel.pump import TcpConnection
 
-_BY_STATUS = {reason.status: reason for reason in Reason}
+_BY_STATUS = {reason.status: reason for reason in RefusalReason}
 #: A peer that says so of us means its configuration, and not our user.
-_NOT_LET_IN = (Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
+_NOT_LET_IN = (RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +43,31 @@ class Peers:
         try:
             self._context = connect_client.client_context(instance.flags.tls)
         except TLSError as error:
-            raise StartError(str(error)) from None
+            raise NodeStartError(str(error)) from None
 
-    async def dial(self, asked: Asked) -> Wire:
+    async def dial(self, service_address: ServiceAddress) -> TcpConnection:
         """Connect to a service of an agent that is elsewhere. Raises RefusedError."""
-        nowhere = f"no agent {asked.agent!r} has a tunnel to this proxy"
+        no_tunnel = f"no agent {service_address.agent!r} has a tunnel to this proxy"
         try:
-            peers = await self._holding(asked.agent)
-        except BackendUnavailable as error:
+            peers = await self._find_holders(service_address.agent)
+        except BackendUnavailableError as error:
             raise RefusedError(
-                Reason.NO_AGENT, f"{nowhere}, and where it is cannot be told: {error}"
+                RefusalReason.NO_AGENT, f"{no_tunnel}, and where it is cannot be told: {error}"
             ) from None
-        why = f"{nowhere} or to another"
+        reason = f"{no_tunnel} or to another"
         random.shuffle(peers)
         for peer in peers:
             try:
-                return await self._dial(peer, asked)
+                return await self._dial(peer, service_address)
             except NotHereError as error:
-                why = f"{nowhere}, and proxy {peer.name} says: {error}"
+                reason = f"{no_tunnel}, and proxy {peer.name} says: {error}"
             except ConnectError as error:
                 raise self._refusal(peer, error) from None
-        raise RefusedError(Reason.NO_AGENT, why)
+        raise RefusedError(RefusalReason.NO_AGENT, reason)
 
-    async def _dial(self, peer: _Peer, asked: Asked) -> Wire:
+    async def _dial(self, peer: _Peer, service_address: ServiceAddress) -> TcpConnection:
         plan = ConnectPlan(
-            f"{asked.service}.{asked.agent}",
+            f"{service_address.service}.{service_address.agent}",
             (peer.address,),
             token=self._token,
             tls=self._instance.flags.tls,
@@ -76,12 +76,12 @@ class Peers:
         return await connect_client.dial(plan, self._context)
 
     def _refusal(self, peer: _Peer, error: ConnectError) -> RefusedError:
-        reason = _BY_STATUS.get(error.status, Reason.PEER)
+        reason = _BY_STATUS.get(error.status, RefusalReason.PEER)
         if reason in _NOT_LET_IN:
-            return RefusedError(Reason.PEER, f"proxy {peer.name} does not let this proxy in: {error}")
+            return RefusedError(RefusalReason.PEER, f"proxy {peer.name} does not let this proxy in: {error}")
         return RefusedError(reason, str(error))
 
-    async def _holding(self, agent: str) -> list[_Peer]:
+    async def _find_holders(self, agent: str) -> list[_Peer]:
         """Proxies that hold a tunnel of that agent, by its id or by the name that its id is made from."""
         backend, own = self._instance.backend, self._instance.flags
         for agent_id in dict.fromkeys((agent, *(self._id_of(name) for name in (agent, agent.lower())))):
@@ -90,11 +90,11 @@ class Peers:
                 break
         else:
             return []
-        claimed = set(entry.agent.tracker.claimed) - {own.id}
+        claimed_ids = set(entry.agent.tracker.claimed) - {own.id}
         return [
             _Peer(server.spec.hostname, address)
             for server in await backend.instances("proxy")
-            if server.metadata.name in claimed
+            if server.metadata.name in claimed_ids
             and (label := server.metadata.labels.get(CONNECT_LABEL))
             and (address := self._instance.address_in(server, label))
         ]

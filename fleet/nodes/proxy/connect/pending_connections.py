@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Connection = TypeVar("Connection", bound=Hashable)
 
 
-class Strangers(Generic[Connection]):
+class PendingConnections(Generic[Connection]):
     """Who has not been let in yet, by address. Users ask at once, so they leave this list long before they are old."""
 
     def __init__(self) -> None:
@@ -19,22 +19,22 @@ class Strangers(Generic[Connection]):
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def add(self, connection: Connection, address: str, most: int) -> Connection | None:
+    def add(self, connection: Connection, address: str, limit: int) -> Connection | None:
         """Add a connection; return the one to close for it, where there are `most` already.
 
         That is the oldest of the address that has most of them, so that one address alone shuts nobody else out.
         """
-        leaving = self._oldest_of_the_most() if len(self._addresses) >= most else None
-        if leaving is not None:
-            del self._addresses[leaving]
+        evicted_connection = self._oldest_of_busiest_address() if len(self._addresses) >= limit else None
+        if evicted_connection is not None:
+            del self._addresses[evicted_connection]
         self._addresses[connection] = address
-        return leaving
+        return evicted_connection
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that was let in, or is gone; one that is not there is no error."""
         self._addresses.pop(connection, None)
 
-    def _oldest_of_the_most(self) -> Connection | None:
+    def _oldest_of_busiest_address(self) -> Connection | None:
         if not self._addresses:
             return None
         (busiest, _), *_rest = Counter(self._addresses.values()).most_common(1)

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Iterator
 
 import h11
 
-from fleet.nodes.proxy.connect.access import Access, ConnectFlags
+from fleet.nodes.proxy.connect.access import ConnectAccess, ConnectFlags
 from fleet.nodes.proxy.connect.head import Head
 from fleet.nodes.proxy.connect.metrics import ConnectMetrics
 from fleet.nodes.proxy.connect.peers import Peers
-from fleet.nodes.proxy.connect.pending_connections import Strangers
+from fleet.nodes.proxy.connect.pending_connections import PendingConnections
 from fleet.nodes.proxy.reverse_tunnels import ReverseTunnels
 from fleet.nodes.proxy.tunnels import Tunnel
 from fleet.nodes.shared import addresses, lifecycle
@@ -28,10 +28,10 @@ from fleet.nodes.shared.connect_client import BrokenError, splice
 from fleet.nodes.shared.instance import Instance
 from fleet.processes import background
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
+from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listen_sockets import stop_listening
-from fleet.transport.tunnel.pump import Wire, pump
+from fleet.transport.tunnel.pump import TcpConnection, pump
 from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class ConnectPort:
     ) -> None:
         """Make it. Raises StartError when it would let in everybody from anywhere."""
         self._flags = flags
-        self._access = Access(flags, instance.flags.tls)
+        self._access = ConnectAccess(flags, instance.flags.tls)
         self._peers = Peers(instance, flags.tokens[0] if flags.tokens else "")
         self._tunnels = tunnels
         self._table = tunnels.table
@@ -63,12 +63,12 @@ class ConnectPort:
         self._server: asyncio.Server | None = None
         #: All connections, those that were not let in yet, and how many were.
         self._users: set[asyncio.Task[None]] = set()
-        self._strangers: Strangers[Head] = Strangers()
-        self._seated = 0
+        self._pending_connections: PendingConnections[Head] = PendingConnections()
+        self._user_count = 0
         self.address = ""
 
     @property
-    def advertised(self) -> str:
+    def advertised_address(self) -> str:
         """Where others reach it."""
         return addresses.join(*self._flags.advertise) if self._flags.advertise else self.address
 
@@ -77,38 +77,38 @@ class ConnectPort:
         loop = asyncio.get_running_loop()
         within = None if self._access.tls is None else _TLS_WITHIN
         listen = self._flags.listen
-        starting = loop.create_server(
-            lambda: Head(self._made),
+        server_start = loop.create_server(
+            lambda: Head(self._on_connect),
             *listen,
             ssl=self._access.tls,
             backlog=_BACKLOG,
             ssl_handshake_timeout=within,
             ssl_shutdown_timeout=within,
         )
-        self._server = await lifecycle.listening(listen, starting)
+        self._server = await lifecycle.start_listening(listen, server_start)
         self.address = addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
-    async def leave(self) -> None:
+    async def stop_accepting(self) -> None:
         """Take nobody new."""
         if self._server is not None:
             server, self._server = self._server, None
             await stop_listening(server)
 
-    async def empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until nobody is on it."""
         while self._users:
             await asyncio.wait(list(self._users))
 
     async def stop(self) -> None:
         """End everything now."""
-        await self.leave()
+        await self.stop_accepting()
         await background.stop(self._users)
 
-    def _made(self, head: Head) -> None:
-        leaving = self._strangers.add(head, _host(head), _MOST_STRANGERS)
-        if leaving is not None:
-            self._metrics.refused(Reason.BUSY)
-            leaving.transport.abort()
+    def _on_connect(self, head: Head) -> None:
+        evicted_head = self._pending_connections.add(head, _host(head), _MOST_STRANGERS)
+        if evicted_head is not None:
+            self._metrics.record_refusal(RefusalReason.BUSY)
+            evicted_head.transport.abort()
         task = asyncio.get_running_loop().create_task(self._serve(head), name="user of the CONNECT port")
         self._users.add(task)
         task.add_done_callback(self._users.discard)
@@ -121,127 +121,127 @@ class ConnectPort:
         except Exception:
             log.exception("connect.failed: a user's connection failed by a fault of ours")
         finally:
-            self._strangers.remove(head)
+            self._pending_connections.remove(head)
             if head.transport.get_protocol() is head:
                 head.transport.close()
 
     async def _serve_head(self, head: Head) -> None:
         try:
             request = await head.read(_HEAD_WITHIN)
-            asked = self._admit(head, request)
-            self._strangers.remove(head)
-            with self._seat():
-                await self._lead(head, request, asked)
+            service_address = self._admit(head, request)
+            self._pending_connections.remove(head)
+            with self._reserve_slot():
+                await self._connect(head, request, service_address)
         except RefusedError as refusal:
-            self._metrics.refused(refusal.reason)
-            log.info("connect.refused: %s, %s: %s", _peer(head), refusal.reason.word, refusal)
+            self._metrics.record_refusal(refusal.reason)
+            log.info("connect.refused: %s, %s: %s", _peer_address(head), refusal.reason.label, refusal)
             await head.refuse(refusal)
 
     @contextlib.contextmanager
-    def _seat(self) -> Iterator[None]:
-        if self._seated >= self._flags.limit:
+    def _reserve_slot(self) -> Iterator[None]:
+        if self._user_count >= self._flags.limit:
             raise RefusedError(
-                Reason.BUSY, f"this proxy has {self._flags.limit} user connections, and takes no more"
+                RefusalReason.BUSY, f"this proxy has {self._flags.limit} user connections, and takes no more"
             )
-        self._seated += 1
+        self._user_count += 1
         try:
             yield
         finally:
-            self._seated -= 1
+            self._user_count -= 1
 
-    async def _lead(self, head: Head, request: h11.Request, asked: Asked) -> None:
-        tunnel = self._find(asked)
+    async def _connect(self, head: Head, request: h11.Request, service_address: ServiceAddress) -> None:
+        tunnel = self._find(service_address)
         if tunnel is None:
-            await self._carry_to_peer(head, asked, await self._dial_peer(request, asked))
+            await self._carry_to_peer(head, service_address, await self._dial_peer(request, service_address))
             return
-        stream = await self._open(tunnel, asked)
+        stream = await self._open(tunnel, service_address)
         self._table.begin_session(tunnel, stream)
         try:
-            await self._carry(head, asked, stream)
+            await self._carry_to_agent(head, service_address, stream)
         finally:
             self._table.end_session(tunnel, stream, time.monotonic())
 
-    def _admit(self, head: Head, request: h11.Request) -> Asked:
+    def _admit(self, head: Head, request: h11.Request) -> ServiceAddress:
         headers = {name: value for name, value in request.headers if name == b"proxy-authorization"}
         authorization = headers.get(b"proxy-authorization", b"").decode("latin-1")
         self._access.check(authorization, head.transport.get_extra_info("peercert"))
         if request.method != b"CONNECT":
             method = request.method.decode("latin-1")
             raise RefusedError(
-                Reason.METHOD, f"this port takes CONNECT alone, not {method} (curl: --proxytunnel)"
+                RefusalReason.METHOD, f"this port takes CONNECT alone, not {method} (curl: --proxytunnel)"
             )
         connect.check_framing(request.headers)
         return connect.parse(request.target.decode("latin-1"))
 
-    def _find(self, asked: Asked) -> Tunnel | None:
-        if self._tunnels.draining:
-            raise RefusedError(Reason.LEAVING, "this proxy is shutting down")
-        found = self._table.find(asked.agent)
-        if len(found) > 1:
-            ids = ", ".join(tunnel.agent_id for tunnel in found)
-            raise RefusedError(Reason.AMBIGUOUS, f"agents with the name {asked.agent}: ask by id, {ids}")
-        return found[0] if found else None
+    def _find(self, service_address: ServiceAddress) -> Tunnel | None:
+        if self._tunnels.is_shutting_down:
+            raise RefusedError(RefusalReason.LEAVING, "this proxy is shutting down")
+        tunnels = self._table.find(service_address.agent)
+        if len(tunnels) > 1:
+            ids = ", ".join(tunnel.agent_id for tunnel in tunnels)
+            raise RefusedError(RefusalReason.AMBIGUOUS, f"agents with the name {service_address.agent}: ask by id, {ids}")
+        return tunnels[0] if tunnels else None
 
-    async def _dial_peer(self, request: h11.Request, asked: Asked) -> Wire:
+    async def _dial_peer(self, request: h11.Request, service_address: ServiceAddress) -> TcpConnection:
         if any(name == _PEER_HEADER for name, _ in request.headers):
-            raise RefusedError(Reason.NO_AGENT, f"no agent {asked.agent!r} has a tunnel to this proxy")
-        return await self._peers.dial(asked)
+            raise RefusedError(RefusalReason.NO_AGENT, f"no agent {service_address.agent!r} has a tunnel to this proxy")
+        return await self._peers.dial(service_address)
 
-    async def _open(self, tunnel: Tunnel, asked: Asked) -> TunnelStream:
+    async def _open(self, tunnel: Tunnel, service_address: ServiceAddress) -> TunnelStream:
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                return await self._tunnels.open_session(tunnel, asked.service)
+                return await self._tunnels.open_session(tunnel, service_address.service)
         except TimeoutError:
             raise RefusedError(
-                Reason.TIMEOUT, f"agent {tunnel.agent_name} did not answer within {_ANSWER_WITHIN:g} s"
+                RefusalReason.TIMEOUT, f"agent {tunnel.agent_name} did not answer within {_ANSWER_WITHIN:g} s"
             ) from None
         except TunnelError as error:
-            raise RefusedError(Reason.AGENT, str(error)) from None
+            raise RefusedError(RefusalReason.AGENT, str(error)) from None
 
-    async def _carry(self, head: Head, asked: Asked, stream: TunnelStream) -> None:
+    async def _carry_to_agent(self, head: Head, service_address: ServiceAddress, stream: TunnelStream) -> None:
         try:
-            wire = _take_over(head)
+            connection = _take_over(head)
         except ConnectionError:
             stream.abort("the user went away")
             raise
-        await self._count(head, asked, wire, pump(wire, stream))
+        await self._carry_counted(head, service_address, connection, pump(connection, stream))
 
-    async def _carry_to_peer(self, head: Head, asked: Asked, peer: Wire) -> None:
+    async def _carry_to_peer(self, head: Head, service_address: ServiceAddress, peer: TcpConnection) -> None:
         try:
-            wire = _take_over(head)
+            connection = _take_over(head)
         except ConnectionError:
             peer.reset()
             raise
-        self._metrics.peered()
-        await self._count(head, asked, wire, splice(wire, peer, both=True))
+        self._metrics.record_peering()
+        await self._carry_counted(head, service_address, connection, splice(connection, peer, wait_for_both=True))
 
-    async def _count(self, head: Head, asked: Asked, wire: Wire, carrying: Awaitable[None]) -> None:
-        self._metrics.opened(wire)
-        aborted = True
+    async def _carry_counted(self, head: Head, service_address: ServiceAddress, connection: TcpConnection, transfer: Awaitable[None]) -> None:
+        self._metrics.record_open(connection)
+        is_aborted = True
         try:
-            await carrying
-            aborted = False
+            await transfer
+            is_aborted = False
         except (TunnelError, BrokenError) as error:
-            log.info("connect.aborted: %s: %s", _peer(head), error)
+            log.info("connect.aborted: %s: %s", _peer_address(head), error)
         except asyncio.CancelledError:
             # The drain is over: whose work it was is to be known, as nothing else tells them why it broke. No metric
             # says it: the process ends before anybody could read one.
-            log.warning("connect.cut: %s, to %s of agent %s", _user(head), asked.service, asked.agent)
+            log.warning("connect.cut: %s, to %s of agent %s", _describe_user(head), service_address.service, service_address.agent)
             raise
         finally:
-            self._metrics.closed(wire, aborted=aborted)
+            self._metrics.record_close(connection, is_aborted=is_aborted)
 
 
-def _take_over(head: Head) -> Wire:
+def _take_over(head: Head) -> TcpConnection:
     """Accept, and be what the connection's bytes go to. Raises ConnectionError."""
-    wire = Wire()
-    wire.take_over(head.transport, head.accept())
-    if head.ended:
-        wire.eof_received()
-    return wire
+    connection = TcpConnection()
+    connection.take_over(head.transport, head.accept())
+    if head.at_eof:
+        connection.eof_received()
+    return connection
 
 
-def _peer(head: Head) -> str:
+def _peer_address(head: Head) -> str:
     peer = head.transport.get_extra_info("peername")
     return addresses.join(*peer[:2]) if peer else "somebody"
 
@@ -251,8 +251,8 @@ def _host(head: Head) -> str:
     return str(peer[0]) if peer else ""
 
 
-def _user(head: Head) -> str:
+def _describe_user(head: Head) -> str:
     """Who it is by the certificate, if one was shown, and where."""
     certificate = head.transport.get_extra_info("peercert") or {}
-    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return f"{names[0]} at {_peer(head)}" if names else _peer(head)
+    names = [common_name for part in certificate.get("subject", ()) for key, common_name in part if key == "commonName"]
+    return f"{names[0]} at {_peer_address(head)}" if names else _peer_address(head)

@@ -16,7 +16,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.drains import Drain
 from fleet.models.tokens import create_token
 from fleet.monitoring.views import InstanceView
-from fleet.protocol.destination.health import Draining
+from fleet.protocol.destination.health import DrainRequest
 from tests.dashboards.changes.api.test_networking import Ask, ask
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.locked import database_read_only
@@ -79,7 +79,7 @@ def test_last_of_its_kind_must_be_confirmed(
     def drained_others(cluster: str, now: float) -> tuple[InstanceView, ...]:
         views = instances(cluster, now)
         return tuple(
-            replace(view, draining=Draining("disk", now)) if view.facts.id == "proxy-id-2" else view
+            replace(view, draining=DrainRequest("disk", now)) if view.facts.id == "proxy-id-2" else view
             for view in views
         )
 
@@ -144,4 +144,4 @@ def test_accepts_connections(fake_reader: FakeReader) -> None:
     """An instance that is well and does not drain."""
     view = fake_reader.instances("default", 0.0)[0]
     assert drain.accepts_connections(view)
-    assert not drain.accepts_connections(replace(view, draining=Draining("disk", 0.0)))
+    assert not drain.accepts_connections(replace(view, draining=DrainRequest("disk", 0.0)))

@@ -20,7 +20,7 @@ from fleet.protocol.networking.config import (
     FIELDS,
     ORIGIN_LABEL,
     NetworkingConfig,
-    Resource,
+    NetworkingResource,
     Strategy,
     field_of,
     with_defaults,
@@ -40,7 +40,7 @@ STORED = with_defaults(
 def remember(config: NetworkingConfig, revision: str, origin: str = "dynamic") -> None:
     """What a worker would have read."""
     ensure_default_cluster()
-    revisions.remember("default", Resource(config, {ORIGIN_LABEL: origin}, revision), NOW)
+    revisions.remember("default", NetworkingResource(config, {ORIGIN_LABEL: origin}, revision), NOW)
 
 
 @pytest.fixture

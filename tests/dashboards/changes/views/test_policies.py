@@ -15,7 +15,7 @@ from fleet.models.inventory import Instance
 from fleet.protocol.policies import policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
-from fleet.protocol.recovery.service_config import RFD_VARIABLE, Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import RFD_VARIABLE, PickHealthyMode, ServiceConfig
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.policy_nodes import FakePolicyBook, PolicyNode
 from tests.fakes.reader import FakeReader
@@ -111,7 +111,7 @@ def test_policy_that_agents_do_not_follow_to_the_letter_is_a_warning(
     page: Client, mode: str, service: str, warning: str
 ) -> None:
     """Below its field, and in the preview of what it would do."""
-    config = ServiceConfig(Mode(mode), service)
+    config = ServiceConfig(PickHealthyMode(mode), service)
     sent = {"revision": desired.revision_of({}), RFD_VARIABLE: policy_json.document(config, RFD_VARIABLE)}
     answer = page.post("/policies/auth/", sent | {"preview": "1", "roll_out": "on"})
     (field,) = [field for field in answer.context["fields"] if field["policy"].name == RFD_VARIABLE]

@@ -16,7 +16,7 @@ from fleet.changes.networking.closing_plan import (
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
 from fleet.protocol.recovery.graceful_closing import ClosingPolicy, GracefulClosing, LiveTunnel
-from fleet.protocol.recovery.tracker import Snapshot
+from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 ONE = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
 RFD = replace(ONE, graceful_tunnel_closing=True)
@@ -176,7 +176,7 @@ def test_plan_equals_what_an_agent_does(
     proxies = [SeenProxy(p, p, tracked=p in tracked, newest=p not in old) for p in _PROXIES]
     plan = foresee(base, after, [agent], proxies, dict.fromkeys(held, 1))
 
-    snapshot = Snapshot(wanted, (), tuple(sorted(tracked)), tuple(sorted(tracked - old)), 0.0, None)
+    snapshot = TrackerSnapshot(wanted, (), tuple(sorted(tracked)), tuple(sorted(tracked - old)), 0.0, None)
     machine = GracefulClosing(ClosingPolicy.of(after))
     live = {t.proxy: LiveTunnel(t.proxy, t.opened_at, sessions=0, rtt=0.1) for t in agent.tunnels}
     closed, now = [], 0.0

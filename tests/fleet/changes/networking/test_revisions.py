@@ -13,7 +13,7 @@ from fleet.changes.networking import revisions
 from fleet.changes.networking.revisions import Conflict
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
-from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, Resource, Strategy
+from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, NetworkingResource, Strategy
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.reader import FakeReader
 from tests.fakes.steps import SightOfMoment, record_of
@@ -25,7 +25,7 @@ PEERING = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_co
 @pytest.fixture
 def read(cluster: Cluster) -> None:
     """The config was read."""
-    revisions.remember(cluster.pk, Resource(PEERING, {}, "r1"), NOW)
+    revisions.remember(cluster.pk, NetworkingResource(PEERING, {}, "r1"), NOW)
 
 
 def _plan(user: User, wanted: NetworkingConfig, base: str = "r1") -> Change:
@@ -35,7 +35,7 @@ def _plan(user: User, wanted: NetworkingConfig, base: str = "r1") -> Change:
 @pytest.mark.usefixtures("read")
 def test_plan_of_a_stale_revision_names_theirs(alice: User) -> None:
     """Nothing is planned; the row in the log has what was wanted."""
-    revisions.remember("default", Resource(replace(PEERING, web_idle_timeout=60.0), {}, "r2"), NOW)
+    revisions.remember("default", NetworkingResource(replace(PEERING, web_idle_timeout=60.0), {}, "r2"), NOW)
     with pytest.raises(Conflict) as conflict:
         _plan(alice, replace(PEERING, keep_alive_count_max=7))
     assert conflict.value.theirs.revision == "r2"
@@ -71,7 +71,7 @@ def test_plan_that_moves_tunnels_is_refused_while_blind(alice: User) -> None:
 
 def test_plan_of_a_config_that_a_file_owns(cluster: Cluster, alice: User) -> None:
     """It would come back at the next start of an auth."""
-    revisions.remember(cluster.pk, Resource(PEERING, {ORIGIN_LABEL: "config-file"}, "r1"), NOW)
+    revisions.remember(cluster.pk, NetworkingResource(PEERING, {ORIGIN_LABEL: "config-file"}, "r1"), NOW)
     with pytest.raises(Refused, match="owned by the auths' file"):
         _plan(alice, replace(PEERING, keep_alive_count_max=7))
 

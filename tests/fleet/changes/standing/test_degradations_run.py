@@ -11,7 +11,7 @@ import pytest
 from fleet.changes.standing import degradations_run
 from fleet.nodes.shared.instance_admin import InstanceAdminServicer
 from fleet.transport.channels import add_port
-from fleet.transport.declared_status import Standing
+from fleet.transport.declared_status import DeclaredStatus
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 from tests.fakes.certificates import Certificates
 from tests.fleet.changes.standing.test_degradations import REQUEST
@@ -21,14 +21,14 @@ FACTS = InstanceFacts("p-1", 0, InstanceKind.PROXY, "proxy-1", "")
 
 async def test_instance_is_degraded_and_restored() -> None:
     """The instance reports the reason, and nothing once the request is taken back."""
-    standing, server = Standing(), grpc.aio.server()
+    standing, server = DeclaredStatus(), grpc.aio.server()
     InstanceAdminServicer("p-1", standing).add_to(server)
     facts = replace(FACTS, address=f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
     await server.start()
     assert await degradations_run.send(REQUEST, {0: facts}, None) == ""
-    assert standing.said.degraded == "slow disk"
+    assert standing.status.degraded_reason == "slow disk"
     assert await degradations_run.send(replace(REQUEST, degraded=False), {0: facts}, None) == ""
-    assert standing.said.degraded is None
+    assert standing.status.degraded_reason is None
     await server.stop(None)
 
 
@@ -36,13 +36,13 @@ async def test_instance_is_degraded_and_restored() -> None:
 async def test_server_of_another_role_is_sent_nothing(tmp_path: Path, certificate: str) -> None:
     """The address of a proxy may lead to an auth: the request was about the proxy."""
     certificates = Certificates(tmp_path)
-    standing, server = Standing(), grpc.aio.server()
+    standing, server = DeclaredStatus(), grpc.aio.server()
     InstanceAdminServicer("p-1", standing).add_to(server)
     port = add_port(server, "127.0.0.1:0", certificates.of("node-1", certificate))
     await server.start()
     facts = replace(FACTS, address=f"127.0.0.1:{port}")
     error = await degradations_run.send(REQUEST, {0: facts}, certificates.of("console", "console"))
-    assert (error == "") is (standing.said.degraded is not None) is (certificate == "proxy")
+    assert (error == "") is (standing.status.degraded_reason is not None) is (certificate == "proxy")
     await server.stop(None)
 
 

@@ -12,7 +12,7 @@ from fleet.changes.standing.drains import Due, Wanted
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
 from fleet.models.drains import Drain
-from fleet.protocol.destination.health import Draining
+from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind
 from fleet.vocabulary.watch import UNWATCHED
 from tests.fleet.changes.conftest import NOW, by
@@ -23,7 +23,7 @@ def wanted(user: User, *, drained: bool = True) -> Wanted:
 
 
 def proxy(*, drains_already: bool = False, ok: bool = True, gone: bool = False) -> dict[int, InstanceFacts]:
-    draining = Draining("kernel update", 1.0) if drains_already else None
+    draining = DrainRequest("kernel update", 1.0) if drains_already else None
     facts = InstanceFacts(
         *("p-1", 0, InstanceKind.PROXY, "proxy-1", "127.0.0.1:1"),
         attempts=(Attempt(1.0, ok=ok),),

@@ -7,7 +7,7 @@ import grpc.aio
 from fleet.changes.standing import drains_run
 from fleet.changes.standing.drains import Due
 from fleet.nodes.shared.instance_admin import InstanceAdminServicer
-from fleet.transport.declared_status import Standing
+from fleet.transport.declared_status import DeclaredStatus
 from fleet.vocabulary.instances import InstanceKind
 
 PROXY = InstanceKind.PROXY
@@ -15,7 +15,7 @@ PROXY = InstanceKind.PROXY
 
 async def test_instances_are_told() -> None:
     """One takes it, one is not there, one has no address: a sentence for each, and none holds up the others."""
-    standing, server = Standing(), grpc.aio.server()
+    standing, server = DeclaredStatus(), grpc.aio.server()
     InstanceAdminServicer("p-1", standing).add_to(server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
@@ -28,9 +28,9 @@ async def test_instances_are_told() -> None:
         None,
     )
     assert answers[1] == ""
-    assert standing.said.draining == "kernel"
+    assert standing.status.draining_reason == "kernel"
     assert answers[2]
     assert answers[3]
     assert await drains_run.tell([Due(1, address, PROXY, False, "")], None) == {1: ""}
-    assert standing.said.draining is None
+    assert standing.status.draining_reason is None
     await server.stop(None)

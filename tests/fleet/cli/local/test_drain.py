@@ -15,8 +15,8 @@ from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
-from fleet.processes.supervisor import Supervisor, json_line
-from fleet.protocol.destination.instance_status import NOTHING, Said, read
+from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus, read
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     """The home of a fleet of one proxy; its balancer is only on paper."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"drain{os.getpid()}"]
     argv += ["--heartbeat-to", "backend"]
-    born = pids.birth(os.getpid())
+    born = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
-            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=json_line
+            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=is_json_ready
         )
         supervisor.await_ready([child], timeout=60)
         members = tuple(
             Member(
-                name, role, os.getpid(), born, "", **{k: str(child.announced[k]) for k in ("grpc", "diag")}
+                name, role, os.getpid(), born, "", **{k: str(child.ready_message[k]) for k in ("grpc", "diag")}
             )
             for name, role in (("proxy-1", "proxy"), ("balancer-1", "balancer"))
         )
@@ -48,7 +48,7 @@ def refloat(home: Path, command: str, *args: str) -> Result:
     return CliRunner().invoke(main, ["fleet", command, "--home", str(home), *args])
 
 
-def said(home: Path) -> Said:
+def said(home: Path) -> InstanceStatus:
     diag = fleet_record.load(home, "default").member("proxy-1").diag
     with urllib.request.urlopen(f"http://{diag}/readyz", timeout=60) as answer:
         return read(answer.headers.items())
@@ -60,10 +60,10 @@ def test_instance_says_what_it_was_told(home: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output == "proxy-1 takes no new connections\n"
     assert refloat(home, "degrade", "proxy-1", "--for", "1h").exit_code == 0
-    assert said(home) == Said("an operator said so", "kernel update")
+    assert said(home) == InstanceStatus("an operator said so", "kernel update")
     assert refloat(home, "undrain", "proxy-1").exit_code == 0
     assert refloat(home, "undegrade", "proxy-1").exit_code == 0
-    assert said(home) == NOTHING
+    assert said(home) == EMPTY_STATUS
 
 
 def test_what_cannot_be_done_is_one_sentence(home: Path) -> None:
@@ -76,4 +76,4 @@ def test_what_cannot_be_done_is_one_sentence(home: Path) -> None:
         done = refloat(home, "drain", *args)
         assert done.exit_code == 2
         assert says in done.output
-    assert said(home) == NOTHING
+    assert said(home) == EMPTY_STATUS

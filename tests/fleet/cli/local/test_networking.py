@@ -20,7 +20,7 @@ from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
-from fleet.processes.supervisor import Supervisor, json_line
+from fleet.processes.supervisor import Supervisor, is_json_ready
 from tests.fakes.config_auth import serving
 from tests.fakes.wrong_values import NETWORKING
 
@@ -32,10 +32,10 @@ def auth(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     argv = ["--name", "auth-1", "--backend", valkey_url, "--backend-prefix", f"cli{os.getpid()}"]
     with Supervisor(folder) as supervisor:
         child = supervisor.start(
-            "auth-1", fleet_plan.node("auth", *argv), env={**os.environ}, ready=json_line
+            "auth-1", fleet_plan.node("auth", *argv), env={**os.environ}, ready=is_json_ready
         )
         supervisor.await_ready([child], timeout=60)
-        yield str(child.announced["grpc"])
+        yield str(child.ready_message["grpc"])
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_gateway_of_the_fleet_is_asked_first_and_passed_by_when_dead(tmp_path: P
     """The config is the one that the gateway leads to; when nobody answers there, an auth's own."""
 
     def revision(gateway: str, auth: str) -> str:
-        born = pids.birth(os.getpid())
+        born = pids.start_ticks(os.getpid())
         member = Member("auth-1", "auth", os.getpid(), born, "", grpc=auth)
         record = FleetRecord(
             "default", os.getpid(), born, 0.0, 0, "", "", "", "", "", members=(member,), gateway=gateway

@@ -15,7 +15,7 @@ from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetRecord, Member
 from fleet.processes import pids
-from fleet.processes.supervisor import Supervisor, json_line
+from fleet.processes.supervisor import Supervisor, is_json_ready
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
     """The home of a fleet that has one proxy, an auth and a balancer; only the proxy runs."""
     argv = ["--name", "proxy-1", "--backend", valkey_url, "--backend-prefix", f"reconnect{os.getpid()}"]
     argv += ["--heartbeat-to", "backend"]
-    born = pids.birth(os.getpid())
+    born = pids.start_ticks(os.getpid())
     with Supervisor(tmp_path / "logs") as supervisor:
         child = supervisor.start(
-            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=json_line
+            "proxy-1", fleet_plan.node("proxy", *argv), env={**os.environ}, ready=is_json_ready
         )
         supervisor.await_ready([child], timeout=60)
         members = tuple(
             Member(
-                f"{role}-1", role, os.getpid(), born, "", grpc=str(child.announced["grpc"]), id=f"{role}-id"
+                f"{role}-1", role, os.getpid(), born, "", grpc=str(child.ready_message["grpc"]), id=f"{role}-id"
             )
             for role in ("proxy", "auth", "balancer")
         )

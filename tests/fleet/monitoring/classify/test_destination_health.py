@@ -13,8 +13,8 @@ from fleet.monitoring.classify.destination_health import (
     watched,
 )
 from fleet.monitoring.evidence import Timing
-from fleet.protocol.destination.health import LITERAL, Health, Probe, Reason
-from fleet.protocol.destination.instance_status import NOTHING, Said
+from fleet.protocol.destination.health import LITERAL_SETTINGS, Health, ProbeOutcome, HealthReason
+from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.watch import UNWATCHED, Watch
 
@@ -28,9 +28,9 @@ def facts(watch: Watch, index: int = 0, gone_at: float | None = None) -> Instanc
     )
 
 
-def after(events: str, *, address: str = "h:1", said: Said | None = NOTHING) -> Watch:
+def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EMPTY_STATUS) -> Watch:
     """What polls a second apart make: S, D, F."""
-    letters = {"S": Probe.SUCCESS, "D": Probe.DEGRADED, "F": Probe.FAILURE}
+    letters = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
     watch = UNWATCHED
     for at, letter in enumerate(events, start=1):
         watch = watched(watch, letters[letter], said, address=address, at=float(at))
@@ -40,18 +40,18 @@ def after(events: str, *, address: str = "h:1", said: Said | None = NOTHING) -> 
 @pytest.mark.parametrize(
     ("reached", "serving", "readyz", "said", "outcome"),
     [
-        (True, SERVING, 200, NOTHING, Probe.SUCCESS),
-        (True, OLD, None, NOTHING, Probe.SUCCESS),
-        (True, None, None, NOTHING, Probe.SUCCESS),
-        (True, SERVING, 200, Said(degraded=""), Probe.DEGRADED),
-        (True, SERVING, 200, Said(draining="x"), Probe.SUCCESS),
-        (True, SERVING, 400, Said(degraded="x"), Probe.FAILURE),
-        (True, NOT_SERVING, 200, NOTHING, Probe.FAILURE),
-        (False, None, 200, NOTHING, Probe.FAILURE),
+        (True, SERVING, 200, EMPTY_STATUS, ProbeOutcome.SUCCESS),
+        (True, OLD, None, EMPTY_STATUS, ProbeOutcome.SUCCESS),
+        (True, None, None, EMPTY_STATUS, ProbeOutcome.SUCCESS),
+        (True, SERVING, 200, InstanceStatus(degraded_reason=""), ProbeOutcome.DEGRADED),
+        (True, SERVING, 200, InstanceStatus(draining_reason="x"), ProbeOutcome.SUCCESS),
+        (True, SERVING, 400, InstanceStatus(degraded_reason="x"), ProbeOutcome.FAILURE),
+        (True, NOT_SERVING, 200, EMPTY_STATUS, ProbeOutcome.FAILURE),
+        (False, None, 200, EMPTY_STATUS, ProbeOutcome.FAILURE),
     ],
 )
 def test_outcome_of_a_poll(
-    reached: bool, serving: ServingStatus | None, readyz: int | None, said: Said, outcome: Probe
+    reached: bool, serving: ServingStatus | None, readyz: int | None, said: InstanceStatus, outcome: ProbeOutcome
 ) -> None:
     """Draining is no matter of health; whoever is not well is not merely degraded."""
     assert outcome_of(reached=reached, serving=serving, readyz=readyz, said=said) is outcome
@@ -78,19 +78,19 @@ def test_health_that_is_old_is_unknown() -> None:
 
 def test_another_address_is_another_destination() -> None:
     """What was seen of the old one says nothing."""
-    watch = watched(after("SFF"), Probe.SUCCESS, NOTHING, address="h:2", at=9.0)
+    watch = watched(after("SFF"), ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:2", at=9.0)
     assert watch.active.signal.health is Health.HEALTHY
-    assert watch.active.signal.reason is Reason.PROBE_SUCCEEDED
+    assert watch.active.signal.reason is HealthReason.PROBE_SUCCEEDED
 
 
 def test_what_it_said_stands_while_it_does_not_answer() -> None:
     """Draining is not taken back by a timeout, and is since when it was first seen."""
-    watch = watched(UNWATCHED, Probe.DEGRADED, Said("busy", "kernel"), address="h:1", at=1.0)
-    watch = watched(watch, Probe.FAILURE, None, address="h:1", at=2.0)
-    watch = watched(watch, Probe.DEGRADED, Said("busy", "kernel"), address="h:1", at=3.0)
+    watch = watched(UNWATCHED, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0)
+    watch = watched(watch, ProbeOutcome.FAILURE, None, address="h:1", at=2.0)
+    watch = watched(watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0)
     assert watch.draining is not None
     assert (watch.draining.reason, watch.draining.at, watch.says) == ("kernel", 1.0, "busy")
-    assert watched(watch, Probe.SUCCESS, NOTHING, address="h:1", at=4.0).draining is None
+    assert watched(watch, ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:1", at=4.0).draining is None
 
 
 def test_degraded_ones_by_index() -> None:
@@ -106,7 +106,7 @@ def test_degraded_ones_by_index() -> None:
 
 def test_sentences_say_why() -> None:
     """Its own word when that is why; nothing when all is well."""
-    own = watched(UNWATCHED, Probe.DEGRADED, Said("disk full"), address="h:1", at=1.0)
+    own = watched(UNWATCHED, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0)
     assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 says that it is degraded: disk full."
     assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
     assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
@@ -115,7 +115,7 @@ def test_sentences_say_why() -> None:
 
 def test_preference_goes_by_health_and_draining() -> None:
     """Healthy, then Degraded and Unknown alike, then those that drain, then Unhealthy; an old poll says nothing."""
-    drains = Said(draining="upgrade")
+    drains = InstanceStatus(draining_reason="upgrade")
     told = {
         "healthy": after("S"),
         "degraded": after("D"),
@@ -133,5 +133,5 @@ def test_preference_goes_by_health_and_draining() -> None:
 
 def test_polls_read_literally() -> None:
     """One that says that it is degraded at its first poll has not succeeded."""
-    watch = watched(UNWATCHED, Probe.DEGRADED, NOTHING, address="h:1", at=1.0, settings=LITERAL)
+    watch = watched(UNWATCHED, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS)
     assert health_of(facts(watch), 2.0, TIMING) is Health.UNHEALTHY

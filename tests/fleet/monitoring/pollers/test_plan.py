@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.plan import Shard, lists_from, operators_auths, plan
-from fleet.protocol.destination.health import Active, Draining, Health, Reason, Signal
+from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
 from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.watch import Watch
 
@@ -62,8 +62,8 @@ def test_lists_from_the_last_good_auth_first() -> None:
 
 def seen(health: Health, *, drains: bool = False) -> Watch:
     """What polls made of an instance."""
-    active = Active(Signal(health, Reason.NOTHING_SEEN, NOW - 60), probed_at=NOW - 1)
-    return Watch(active, draining=Draining("upgrade", NOW - 60) if drains else None)
+    active = ActiveHealth(HealthSignal(health, HealthReason.NOTHING_SEEN, NOW - 60), probed_at=NOW - 1)
+    return Watch(active, draining=DrainRequest("upgrade", NOW - 60) if drains else None)
 
 
 def test_lists_from_an_auth_that_is_well_before_one_that_is_degraded_or_drains() -> None:

@@ -6,7 +6,7 @@ from grpc_health.v1 import health_pb2
 
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.health import HealthAnswer, ask_health
-from fleet.protocol.destination.instance_status import DEGRADED_HEADER, Said
+from fleet.protocol.destination.instance_status import DEGRADED_HEADER, InstanceStatus
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import ServingStatus
 from tests.fakes.instances import FakeProxy
@@ -19,7 +19,7 @@ async def test_server_says_how_it_is(proxy: FakeProxy, connections: Connections)
     proxy.serving = health_pb2.HealthCheckResponse.NOT_SERVING
     proxy.says = {DEGRADED_HEADER: "busy"}
     answer = await ask_health(channel, timeout=30)
-    assert answer == HealthAnswer(ServingStatus.NOT_SERVING, Said(degraded="busy"))
+    assert answer == HealthAnswer(ServingStatus.NOT_SERVING, InstanceStatus(degraded_reason="busy"))
 
 
 async def test_server_without_the_service(connections: Connections) -> None:

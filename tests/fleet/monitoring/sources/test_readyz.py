@@ -4,7 +4,7 @@ import pytest
 
 from fleet.monitoring.sources import SourceFailed
 from fleet.monitoring.sources.readyz import Readiness, ask_readyz
-from fleet.protocol.destination.instance_status import DRAINING_HEADER, Said
+from fleet.protocol.destination.instance_status import DRAINING_HEADER, InstanceStatus
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
@@ -18,7 +18,7 @@ async def test_code_is_the_answer(proxy: FakeProxy, connections: Connections) ->
         assert answer == Readiness(code)
     proxy.says = {DRAINING_HEADER: "kernel update"}
     answer = await ask_readyz(question(connections, proxy))
-    assert answer.said == Said(draining="kernel update")
+    assert answer.said == InstanceStatus(draining_reason="kernel update")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no such address", "127.0.0.1:x", "x" * 300])

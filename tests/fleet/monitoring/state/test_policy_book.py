@@ -7,17 +7,17 @@ from redis import Redis
 
 from fleet.monitoring.state import StateUnavailable
 from fleet.monitoring.state.policy_book import PolicyBook, open_book, unpack
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, Value
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, PolicyValue
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
 
 _REPORT = NodeReport(
     "a", "auth", "run", 2.5, "rev", "",
     {AUTH_TTL_VARIABLE: PolicyReport(
-        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), Value(AUTH_TTL_VARIABLE, "2m", Source.FILE),
-        Value(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT),
+        PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), PolicyValue(AUTH_TTL_VARIABLE, "2m", Source.FILE),
+        PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT),
     ), HTTP_CLOSE_VARIABLE: PolicyReport(
-        Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT), Value(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT)
+        PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT), PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT)
     )},
 )  # fmt: skip
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
-from fleet.protocol.destination.health import RECOMMENDED, Draining, Probe
+from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, DrainRequest, ProbeOutcome
 from fleet.vocabulary.watch import UNWATCHED, Watch
 
 
 def test_watch_is_kept_whole() -> None:
     """After each of several polls, and of none; through JSON."""
     watch = UNWATCHED
-    for at, probe in enumerate((Probe.SUCCESS, Probe.FAILURE, Probe.FAILURE, Probe.DEGRADED, Probe.SUCCESS)):
+    for at, probe in enumerate((ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.FAILURE, ProbeOutcome.DEGRADED, ProbeOutcome.SUCCESS)):
         assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
-        active = watch.active.probed(probe, 1_000.5 + at, RECOMMENDED)
-        watch = Watch(active, "127.0.0.1:1", "busy", Draining("kernel update", 7.25) if at % 2 else None)
+        active = watch.active.after_probe(probe, 1_000.5 + at, RECOMMENDED_SETTINGS)
+        watch = Watch(active, "127.0.0.1:1", "busy", DrainRequest("kernel update", 7.25) if at % 2 else None)
     assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
 
 

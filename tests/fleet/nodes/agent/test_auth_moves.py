@@ -8,11 +8,11 @@ import pytest
 
 from fleet.nodes.agent.program import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.processes.valkey import free_port
-from fleet.protocol.recovery.service_config import Mode as PolicyMode
+from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport.backend import AgentPage
 from fleet.wire import fleet_pb2
@@ -56,7 +56,7 @@ def _port() -> str:
 
 
 def _answer(proxy: Proxy, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AdviseReconnectResponse:
-    return proxy.tunnels.auth_reconnects.ask(advisory, (), 0)
+    return proxy.tunnels.auth_reconnects.advise_agents(advisory, (), 0)
 
 
 def _moves(group: AgentGroup, outcome: str) -> float:
@@ -88,7 +88,7 @@ async def test_agent_moves_without_a_gap(plane: Plane, mode: PolicyMode) -> None
     assert agent.tunnels.tunnels == tunnels
     assert _moves(group, "moved") == 1.0
     await plane.stop(first)
-    heartbeats = agent.heartbeats.written_by, agent.heartbeats.policy
+    heartbeats = agent.heartbeats.last_auth_id, agent.heartbeats.policy
     assert heartbeats[0] == _id(second)
     assert heartbeats[1] is not None
     assert heartbeats[1].auth_id == _id(second)
@@ -101,7 +101,7 @@ async def test_advice_arrives_while_the_auth_is_frozen(plane: Plane) -> None:
     agent, _ = await _agent(plane, [addresses.join(*link.listen), later], proxy, announce_ttl=20.0)
     second = await plane.auth("auth-2", listen=addresses.parse(later))
     assert agent.auth_id == _id(first)
-    await link.change(mode=Mode.HOLD)
+    await link.change(mode=ForwardMode.HOLD)
     advice = _advice(_id(first))
     _answer(proxy, advice)
     await eventually(lambda: _answer(proxy, advice).moved == 1)
@@ -119,7 +119,7 @@ async def test_agent_stays_where_the_other_auth_drains(plane: Plane) -> None:
     first, proxy, later = await plane.auth("auth-1"), await plane.proxy(), _port()
     agent, group = await _agent(plane, [first.instance.grpc_address, later], proxy)
     second = await plane.auth("auth-2", listen=addresses.parse(later))
-    second.instance.standing.drain("full")
+    second.instance.declared_status.drain("full")
     advice = _advice(_id(first))
     _answer(proxy, advice)
     await eventually(lambda: _answer(proxy, advice).staying == 1)
@@ -136,7 +136,7 @@ async def test_agent_stays_where_the_other_auth_is_sick(plane: Plane) -> None:
     first, proxy, later = await plane.auth("auth-1"), await plane.proxy(), _port()
     await _agent(plane, [first.instance.grpc_address, later], proxy)
     await plane.auth("auth-2", backend=url, listen=addresses.parse(later))
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
     advice = _advice(_id(first))
     _answer(proxy, advice)
     await eventually(lambda: _answer(proxy, advice).staying == 1)
@@ -155,7 +155,7 @@ async def test_agent_that_reaches_auths_through_proxies_leaves_a_sick_one(plane:
     agent, _ = await _agent(plane, [sick.instance.grpc_address], proxy, announce_ttl=1.0, auth_via_proxy=True)
     assert agent.auth_id == _id(sick)
     healthy = await plane.auth("healthy", listen=addresses.parse(_port()))
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
 
     async def expired() -> bool:
         return await _entry(healthy) is None
@@ -166,7 +166,7 @@ async def test_agent_that_reaches_auths_through_proxies_leaves_a_sick_one(plane:
 
     def moved() -> bool:
         _answer(proxy, _advice(_id(sick), f"advice-{next(numbers)}"))
-        return agent.heartbeats.written_by == _id(healthy)
+        return agent.heartbeats.last_auth_id == _id(healthy)
 
     await eventually(moved)
 
@@ -206,10 +206,10 @@ async def test_drained_auth_sends_its_agents_elsewhere(plane: Plane) -> None:
     agent, group = await _agent(plane, [first.instance.grpc_address, later], proxy, announce_ttl=1.0)
     second = await plane.auth("auth-2", listen=addresses.parse(later))
     assert agent.auth_id == _id(first)
-    first.instance.standing.drain("kernel update")
+    first.instance.declared_status.drain("kernel update")
     await eventually(lambda: agent.auth_id == _id(second))
     assert _moves(group, "moved") == 1.0
-    second.instance.standing.drain("kernel update")
+    second.instance.declared_status.drain("kernel update")
     stays = _moves(group, "stays")
     await eventually(lambda: _moves(group, "stays") >= stays + 2.0)
     assert agent.auth_id == _id(second)

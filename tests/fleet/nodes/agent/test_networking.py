@@ -39,7 +39,7 @@ class Seen:
 
 def config(revision: str, **spec: Any) -> types_pb2.ClusterNetworkingConfigV2:
     message = types_pb2.ClusterNetworkingConfigV2()
-    networking_config.stamp(message, Origin.DYNAMIC, revision)
+    networking_config.finalize(message, Origin.DYNAMIC, revision)
     for key, value in spec.items():
         setattr(message.spec, key, value)
     return message
@@ -48,8 +48,8 @@ def config(revision: str, **spec: Any) -> types_pb2.ClusterNetworkingConfigV2:
 def test_config_is_followed_and_told_once() -> None:
     """Settings change with the config, and not for a revision that says the same."""
     seen = Seen()
-    seen.networking.take(config("1", keep_alive_interval=2_000_000_000), "auth-1")
-    seen.networking.take(config("2", keep_alive_interval=2_000_000_000), "auth-1")
+    seen.networking.apply(config("1", keep_alive_interval=2_000_000_000), "auth-1")
+    seen.networking.apply(config("2", keep_alive_interval=2_000_000_000), "auth-1")
     assert [one.keep_alive for one in seen.settings] == [KeepAlive(2.0, 3)]
     assert seen.networking.revision == "2"
 
@@ -57,10 +57,10 @@ def test_config_is_followed_and_told_once() -> None:
 def test_malformed_config_is_refused_once(caplog: pytest.LogCaptureFixture) -> None:
     """Out of range: it goes on with what it had, counts each, logs once a source."""
     seen = Seen()
-    seen.networking.take(config("good"), "auth-1")
+    seen.networking.apply(config("good"), "auth-1")
     with caplog.at_level(logging.WARNING):
         for revision in ("bad", "worse"):
-            seen.networking.take(config(revision, keep_alive_interval=-5), "auth-1")
+            seen.networking.apply(config(revision, keep_alive_interval=-5), "auth-1")
     assert seen.networking.revision == "good"
     assert caplog.text.count("networking-config.refused") == 1
     text = generate_latest(seen.registry).decode()
@@ -70,10 +70,10 @@ def test_malformed_config_is_refused_once(caplog: pytest.LogCaptureFixture) -> N
 async def test_hint_makes_it_ask() -> None:
     """Only another revision than its own, and within the spread."""
     seen = Seen()
-    seen.networking.take(config("1"), "auth-1")
-    seen.networking.news("1", 0.0)
-    seen.networking.news("", 0.0)
-    seen.networking.news("2", 0.01)
+    seen.networking.apply(config("1"), "auth-1")
+    seen.networking.on_news("1", 0.0)
+    seen.networking.on_news("", 0.0)
+    seen.networking.on_news("2", 0.01)
     await eventually(lambda: seen.asked == 1)
 
 

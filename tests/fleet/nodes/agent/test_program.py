@@ -17,13 +17,13 @@ from fleet.nodes.agent import auth_connection
 from fleet.nodes.agent import program as agent_module
 from fleet.nodes.agent.program import Agent, AgentFlags, AgentGroup
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses, flags, lifecycle
 from fleet.processes.valkey import free_port
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import pick_healthy
-from fleet.protocol.recovery.service_config import Mode as PolicyMode
+from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport import channels
 from fleet.transport.backend import AgentPage
@@ -140,13 +140,13 @@ async def test_mesh_and_a_proxy_that_drains(plane: Plane) -> None:
     where = grpc_of(stays, drained)
     (old,) = (await plane.agents(grpc_of(auth)[0], where, connections=0)).agents
     await eventually(lambda: proxies_of(old) == ids(stays, drained))
-    drained.instance.standing.drain("kernel update")
+    drained.instance.declared_status.drain("kernel update")
     (new,) = (await plane.agents(grpc_of(auth)[0], where, connections=0, name_prefix="new")).agents
-    await eventually(lambda: len(new.snapshot().tracked) == 2 and proxies_of(new) == ids(stays))
-    await eventually(lambda: new.snapshot().wanted == 1)
+    await eventually(lambda: len(new.snapshot().tracked_proxies) == 2 and proxies_of(new) == ids(stays))
+    await eventually(lambda: new.snapshot().desired_tunnel_count == 1)
     assert proxies_of(old) == ids(stays, drained)
-    assert old.snapshot().wanted == 2
-    drained.instance.standing.undrain()
+    assert old.snapshot().desired_tunnel_count == 2
+    drained.instance.declared_status.undrain()
     await eventually(lambda: proxies_of(new) == ids(stays, drained))
 
 
@@ -155,18 +155,18 @@ async def test_frozen_proxy(plane: Plane) -> None:
     auth, frozen = await plane.auth(ttl=600.0), await plane.proxy("frozen", ttl=1.0)
     link = await plane.forward(frozen.instance.grpc_address)
     other_link = await plane.forward("127.0.0.1:1")
-    await other_link.change(mode=Mode.CUT)
+    await other_link.change(mode=ForwardMode.CUT)
     where = [addresses.join(*link.listen), addresses.join(*other_link.listen)]
     group = await plane.agents(grpc_of(auth)[0], where, keep_alive=KeepAlive(interval=0.5, count_max=3))
     (agent,) = group.agents
     await eventually(lambda: proxies_of(agent) == ids(frozen))
-    await link.change(mode=Mode.HOLD)
+    await link.change(mode=ForwardMode.HOLD)
     other = await plane.proxy("other", ttl=1.0)
-    await other_link.change(mode=Mode.PASS, to=addresses.parse(other.instance.grpc_address))
+    await other_link.change(mode=ForwardMode.PASS, to=addresses.parse(other.instance.grpc_address))
     await eventually(lambda: proxies_of(agent) >= ids(other))
     # And the old one is noticed to be dead.
     await eventually(lambda: proxies_of(agent) == ids(other))
-    await link.change(mode=Mode.PASS)
+    await link.change(mode=ForwardMode.PASS)
 
 
 async def test_proxy_that_ends(plane: Plane) -> None:
@@ -246,14 +246,14 @@ async def test_auth_without_backend(plane: Plane, via_proxy: bool) -> None:
     await eventually(all_stay)
     # Only now: proxies choose among those there are.
     healthy = await plane.auth("healthy", ttl=600.0, listen=addresses.parse(healthy_address))
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
 
     async def expired() -> bool:
         return not await resources(healthy)
 
     await eventually(expired)
     assert all_stay()
-    await link.change(mode=Mode.PASS)
+    await link.change(mode=ForwardMode.PASS)
 
     async def back() -> bool:
         return len(await resources(healthy)) == 5
@@ -291,14 +291,14 @@ async def test_auth_cut_from_its_backend(plane: Plane, via_proxy: bool) -> None:
             announce_ttl=3.0,
             count=5,
             auth_via_proxy=via_proxy,
-            balancer=pick_healthy.Settings(first_wait=0.05, base=0.1, ceiling=0.2),
+            balancer=pick_healthy.BalancerSettings(first_wait=0.05, base=0.1, ceiling=0.2),
         )
     )
     made.start()
     plane.adopt(made)
     await eventually(lambda: all(agent.auth_id == sick.instance.flags.id for agent in made.agents))
     healthy = await plane.auth("healthy", config=config, ttl=600.0, listen=addresses.parse(healthy_address))
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
     await eventually(lambda: all(agent.auth_id == healthy.instance.flags.id for agent in made.agents))
     place = {"auth": healthy.instance.flags.id, "mode": "reconnect"}
     assert made.registry.get_sample_value("refloat_agent_auths", place) == 5.0
@@ -388,7 +388,7 @@ def test_names_and_ids_are_stable() -> None:
 
 async def test_auth_addresses_of_several_names() -> None:
     """Several auths must be given by IP address."""
-    with pytest.raises(lifecycle.StartError, match="several addresses"):
+    with pytest.raises(lifecycle.NodeStartError, match="several addresses"):
         AgentGroup(AgentFlags(auth=(("a", 1), ("b", 2)), proxy=(("c", 3),)))
 
 
@@ -403,15 +403,15 @@ def test_agents_load_no_more_than_they_need() -> None:
 @pytest.mark.parametrize(
     ("args", "settings"),
     [
-        ([], pick_healthy.Settings(first_wait=0.25)),
-        (["--reconnect-wait", "0s"], pick_healthy.Settings(first_wait=0.0)),
-        (["--upstream-reconnect-wait"], pick_healthy.Settings(first_wait=None)),
-        (["--auth-drain-timeout", "90s"], pick_healthy.Settings(first_wait=0.25, drain_timeout=90.0)),
-        (["--auth-reconnect-every", "1h"], pick_healthy.Settings(first_wait=0.25, reconnect_every=3600.0)),
+        ([], pick_healthy.BalancerSettings(first_wait=0.25)),
+        (["--reconnect-wait", "0s"], pick_healthy.BalancerSettings(first_wait=0.0)),
+        (["--upstream-reconnect-wait"], pick_healthy.BalancerSettings(first_wait=None)),
+        (["--auth-drain-timeout", "90s"], pick_healthy.BalancerSettings(first_wait=0.25, drain_timeout=90.0)),
+        (["--auth-reconnect-every", "1h"], pick_healthy.BalancerSettings(first_wait=0.25, reconnect_every=3600.0)),
     ],
 )
 def test_flags_of_the_balancer(
-    monkeypatch: pytest.MonkeyPatch, args: list[str], settings: pick_healthy.Settings
+    monkeypatch: pytest.MonkeyPatch, args: list[str], settings: pick_healthy.BalancerSettings
 ) -> None:
     """Each is read into what the channel to auths runs with; unset ones are the defaults."""
     seen: list[AgentFlags] = []

@@ -17,7 +17,7 @@ def picks(
     chances, seen = random.Random(1), Counter[tuple[str, int]]()
     for _ in range(60):
         address = choice.pick(now, chances.random())
-        choice.dialled(now, answered=address != dead)
+        choice.record_dial(now, has_response=address != dead)
         seen[address] += 1
     return seen
 
@@ -40,6 +40,6 @@ def test_balancers_that_are_all_dead_are_all_tried() -> None:
     choice = ProxyChoice([ONE, TWO], 0.0)
     for _ in range(10):
         choice.pick(0.0, 0.5)
-        choice.dialled(0.0, answered=False)
+        choice.record_dial(0.0, has_response=False)
     assert choice.pick(1.0, 0.1) in (ONE, TWO)
     assert ProxyChoice([ONE], 0.0).pick(0.0, 0.9) == ONE

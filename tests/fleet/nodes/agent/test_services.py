@@ -12,7 +12,7 @@ from fleet.nodes.agent import services as agent_services
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.program import command
 from fleet.nodes.agent.services import AgentServices, Services
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.processes.valkey import free_port
 from fleet.protocol.tunnel.messages import Target, TunnelError
 
@@ -48,10 +48,10 @@ def test_flag_with_the_agents_number() -> None:
 def test_diag_port_of_the_process() -> None:
     """It is filled in once it is known; without one there is nothing to expose."""
     services = (agent_services.parse("metrics={diag}"), ("web", "h:1"))
-    assert agent_services.at_diag(services, "127.0.0.1:5") == (("metrics", "127.0.0.1:5"), ("web", "h:1"))
-    assert agent_services.at_diag((("web", "h:1"),), "") == (("web", "h:1"),)
-    with pytest.raises(StartError, match="needs --diag-listen"):
-        agent_services.at_diag(services, "")
+    assert agent_services.with_diag_address(services, "127.0.0.1:5") == (("metrics", "127.0.0.1:5"), ("web", "h:1"))
+    assert agent_services.with_diag_address((("web", "h:1"),), "") == (("web", "h:1"),)
+    with pytest.raises(NodeStartError, match="needs --diag-listen"):
+        agent_services.with_diag_address(services, "")
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_targets_are_its_own() -> None:
 async def test_session_to_anything_else(target: str, why: str) -> None:
     """It is refused with a sentence."""
     with pytest.raises(TunnelError, match=why):
-        await services_of(("web", "127.0.0.1:1")).take(Target(target))
+        await services_of(("web", "127.0.0.1:1")).accept_session(Target(target))
 
 
 async def test_service_that_is_down() -> None:
     """Who asks is told the address and why."""
     with pytest.raises(TunnelError, match=r"127\.0\.0\.1:\d+ cannot be reached"):
-        await services_of(("web", f"127.0.0.1:{free_port()}")).take(Target("web.id-7"))
+        await services_of(("web", f"127.0.0.1:{free_port()}")).accept_session(Target("web.id-7"))
 
 
 async def test_service_that_is_up() -> None:
@@ -102,6 +102,6 @@ async def test_service_that_is_up() -> None:
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        taken = await services_of(("web", f"127.0.0.1:{port}")).take(Target("web.id-7"))
+        taken = await services_of(("web", f"127.0.0.1:{port}")).accept_session(Target("web.id-7"))
         await asyncio.wait_for(came.wait(), 60)
         taken.discard()

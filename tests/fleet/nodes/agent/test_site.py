@@ -25,7 +25,7 @@ def registry() -> CollectorRegistry:
 async def test_answers(method: str, path: str, status: int) -> None:
     """Metrics in Prometheus' text, and nothing else."""
     async with (
-        agent_site.serving(registry(), ("127.0.0.1", 0)) as where,
+        agent_site.serve(registry(), ("127.0.0.1", 0)) as where,
         aiohttp.ClientSession() as session,
         session.request(method, f"http://{where}{path}") as answer,
     ):
@@ -35,7 +35,7 @@ async def test_answers(method: str, path: str, status: int) -> None:
 
 async def test_who_speaks_no_http_is_let_go() -> None:
     """Endless heads and half ones end their own connection only."""
-    async with agent_site.serving(registry(), ("127.0.0.1", 0)) as where:
+    async with agent_site.serve(registry(), ("127.0.0.1", 0)) as where:
         host, port = addresses.parse(where)
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"x" * 100_000)
@@ -49,13 +49,13 @@ async def test_who_speaks_no_http_is_let_go() -> None:
 
 async def test_none_wanted() -> None:
     """Without an address there is no port."""
-    async with agent_site.serving(registry(), None) as where:
+    async with agent_site.serve(registry(), None) as where:
         assert where == ""
 
 
 async def test_port_in_use() -> None:
     """One sentence."""
-    async with agent_site.serving(registry(), ("127.0.0.1", 0)) as where:
-        with pytest.raises(lifecycle.StartError, match="cannot listen"):
-            async with agent_site.serving(registry(), addresses.parse(where)):
+    async with agent_site.serve(registry(), ("127.0.0.1", 0)) as where:
+        with pytest.raises(lifecycle.NodeStartError, match="cannot listen"):
+            async with agent_site.serve(registry(), addresses.parse(where)):
                 raise AssertionError("two on one port")

@@ -9,9 +9,9 @@ from fleet.nodes.agent import status
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.protocol.recovery import pick_healthy
 from fleet.protocol.recovery.discovery import DiscoveredProxy
-from fleet.protocol.recovery.service_config import Mode
+from fleet.protocol.recovery.service_config import PickHealthyMode
 from fleet.protocol.recovery.tracker import Tracker
-from fleet.transport.pick_healthy.events import Policy
+from fleet.transport.pick_healthy.events import ChannelPolicy
 
 
 def test_document_has_the_tracker_in_full() -> None:
@@ -25,7 +25,7 @@ def test_document_has_the_tracker_in_full() -> None:
     )
     tracker.track_expected([old, new], 0.0)
     lease.claim("p-new")
-    policy = Policy(Mode.PICK_FIRST, health_check=False, auth_id="auth", read_at=1.0)
+    policy = ChannelPolicy(PickHealthyMode.PICK_FIRST, health_check=False, auth_id="auth", read_at=1.0)
     document = status.document(Identity("id", "agent-1"), tracker, policy, (), ("web",), 4.0)
     assert json.loads(json.dumps(document)) == document
     assert (document["agent_id"], document["name"], document["services"]) == ("id", "agent-1", ["web"])
@@ -68,7 +68,7 @@ def test_document_has_the_tracker_in_full() -> None:
 
 def test_document_has_when_the_auth_connection_moves() -> None:
     """The settings of the flags, in milliseconds; null is never, and for the first wait that of Teleport."""
-    settings = pick_healthy.Settings(first_wait=None, drain_timeout=60.0, reconnect_every=3600.0)
+    settings = pick_healthy.BalancerSettings(first_wait=None, drain_timeout=60.0, reconnect_every=3600.0)
     document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0, settings)
     expected = {"first_wait_ms": None, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
     assert document["auth_reconnect"] == expected
@@ -97,7 +97,7 @@ def test_document_of_an_agent_on_the_move() -> None:
     ]
     tracker.track_expected(proxies, 0.0)
     assert tracker.leave("p1", 1.0)
-    assert tracker.leave("p2", 1.0, going=True)
+    assert tracker.leave("p2", 1.0, is_departing=True)
     assert tracker.try_acquire(1.0) is not None
     document = status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
     told = agent_report.parse(json.dumps(document)).tracker

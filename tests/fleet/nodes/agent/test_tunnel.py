@@ -16,11 +16,11 @@ import pytest
 from fleet.nodes.agent import tunnel as agent_tunnel
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.services import AgentServices
-from fleet.nodes.agent.tunnel import DialError, Tunnel
+from fleet.nodes.agent.tunnel import TunnelDialError, Tunnel
 from fleet.nodes.proxy.server import Proxy
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.tunnel import agent_services
-from fleet.protocol.tunnel.messages import TunnelError, Wire
+from fleet.protocol.tunnel.messages import TunnelError, WireVersion
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.tcp import echoing
@@ -71,7 +71,7 @@ async def up(tunnel: Tunnel) -> asyncio.Task[None]:
 
 async def session(proxy: Proxy, service: str) -> TunnelStream:
     """A user's session to the agent, as the proxy opens it."""
-    tunnel = proxy.table.current("id-1")
+    tunnel = proxy.table.find_current("id-1")
     assert tunnel is not None
     return await proxy.tunnels.open_session(tunnel, service)
 
@@ -89,10 +89,10 @@ async def test_hello_then_register(plane: Plane, make: Make) -> None:
 async def test_proxy_that_leaves(plane: Plane, make: Make) -> None:
     """Who is shutting down says so: the operator need not mend that."""
     proxy = await plane.proxy(ttl=600.0)
-    proxy.tunnels.draining = True
-    with pytest.raises(DialError, match="shutting down") as refusal:
+    proxy.tunnels.is_shutting_down = True
+    with pytest.raises(TunnelDialError, match="shutting down") as refusal:
         await make(proxy.instance.grpc_address).hello()
-    assert not refusal.value.refused
+    assert not refusal.value.is_refused
 
 
 async def test_proxy_that_refuses(plane: Plane, make: Make) -> None:
@@ -100,9 +100,9 @@ async def test_proxy_that_refuses(plane: Plane, make: Make) -> None:
     proxy = await plane.proxy(ttl=600.0)
     channel = channel_to(proxy.instance.grpc_address)
     reading = await up(make("", channel=channel))
-    with pytest.raises(DialError, match="one a connection") as refusal:
+    with pytest.raises(TunnelDialError, match="one a connection") as refusal:
         await make("", channel=channel).hello()
-    assert refusal.value.refused
+    assert refusal.value.is_refused
     reading.cancel()
 
 
@@ -111,7 +111,7 @@ async def test_proxy_that_is_frozen(make: Make, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(agent_tunnel, "_ANSWER_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts; nobody reads
         tunnel = make(f"127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(DialError, match="no proxy answered in time"):
+        with pytest.raises(TunnelDialError, match="no proxy answered in time"):
             await tunnel.hello()
 
 
@@ -120,12 +120,12 @@ async def test_register_that_is_ended(plane: Plane, make: Make) -> None:
     proxy = await plane.proxy(ttl=600.0)
     tunnel = make(proxy.instance.grpc_address)
     reading = await up(tunnel)
-    table = proxy.table.current("id-1")
+    table = proxy.table.find_current("id-1")
     assert table is not None
     assert table.register is not None
-    proxy.tunnels._servers[Wire.V0_2].end_client(table.register, "go away")
+    proxy.tunnels._servers[WireVersion.V0_2].end_client(table.register, "go away")
     await eventually(reading.done)
-    assert "go away" in tunnel.why
+    assert "go away" in tunnel.end_reason
 
 
 async def test_sessions_are_counted(plane: Plane, make: Make) -> None:
@@ -198,16 +198,16 @@ async def test_keep_alive(plane: Plane, make: Make) -> None:
     tunnel = make(proxy.instance.grpc_address, keep_alive=KeepAlive(interval=10.0, count_max=3))
     await tunnel.hello()
     now = time.monotonic()
-    assert tunnel.wants_ping(now + 10.0)
+    assert tunnel.is_ping_due(now + 10.0)
     await tunnel.ping(now)
-    assert not tunnel.wants_ping(now + 9.0)
-    assert tunnel.wants_ping(now + 10.0)
+    assert not tunnel.is_ping_due(now + 9.0)
+    assert tunnel.is_ping_due(now + 10.0)
     frame: Any = await tunnel.read()
     while not frame.HasField("pong"):
         frame = await tunnel.read()
     assert frame.pong.sequence == 1
-    assert not tunnel.is_dead(tunnel.heard_at + 29.0)
-    assert tunnel.is_dead(tunnel.heard_at + 31.0)
+    assert not tunnel.is_dead(tunnel.last_seen_at + 29.0)
+    assert tunnel.is_dead(tunnel.last_seen_at + 31.0)
 
 
 @pytest.mark.parametrize("jump", [-3600, 3600])

@@ -271,7 +271,7 @@ async def test_session_on_a_tunnel_that_was_let_go(
         (agent,) = group.agents
         await eventually(lambda: len(proxy.table) == len(agent.tunnels.tunnels) == 1)
         (tunnel,) = agent.tunnels.tunnels
-        held = proxy.table.current(agent.identity.id)
+        held = proxy.table.find_current(agent.identity.id)
         assert held is not None
         stream = await proxy.tunnels.open_session(held, "echo")
         with caplog.at_level(logging.WARNING):

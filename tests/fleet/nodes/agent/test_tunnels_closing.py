@@ -25,11 +25,11 @@ FAST = KeepAlive(interval=0.5, count_max=100)
 def follow(agent: Agent, connections: int) -> None:
     """As if the networking config said so."""
     closing = ClosingPolicy(graceful=True, wait=(0.2, 0.4))
-    agent._follow(TunnelSettings(connections, FAST, closing))
+    agent._apply_settings(TunnelSettings(connections, FAST, closing))
 
 
 async def session(proxy: Proxy, agent: Agent) -> TunnelStream:
-    tunnel = proxy.table.current(agent.identity.id)
+    tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     return await proxy.tunnels.open_session(tunnel, "echo")
 
@@ -55,7 +55,7 @@ async def test_users_finish_on_a_tunnel_in_excess(plane: Plane) -> None:
         await eventually(lambda: sum(len(proxy.table) for proxy in proxies) == 1)
         (left,) = [proxy for proxy in proxies if not len(proxy.table)]
         assert left.table.find(agent.identity.name) == []
-        assert sorted(tunnel.retired_for for tunnel in agent.tunnels.tunnels) == ["", "excess"]
+        assert sorted(tunnel.retire_reason for tunnel in agent.tunnels.tunnels) == ["", "excess"]
         for stream in streams.values():
             assert await echoes(stream)
         assert len(agent.tunnels.tunnels) == 2
@@ -79,8 +79,8 @@ async def test_reconnect_leaves_users_where_they_are(plane: Plane) -> None:
         await eventually(lambda: sum(len(proxy.table) for proxy in proxies) == 1)
         old, new = sorted(proxies, key=lambda proxy: -len(proxy.table))
         stream = await session(old, agent)
-        await eventually(lambda: len(agent.snapshot().tracked) == 2)
-        assert old.tunnels.reconnects.ask("x", "", (), 0).advised == 1
+        await eventually(lambda: len(agent.snapshot().tracked_proxies) == 2)
+        assert old.tunnels.reconnects.advise_agents("x", "", (), 0).advised == 1
         await eventually(lambda: len(new.table) == 1 and len(old.table) == 0)
         assert await echoes(stream)
         await stream.close()
@@ -108,13 +108,13 @@ async def test_last_bytes_on_a_tunnel_that_was_let_go(
         )
         (agent,) = group.agents
         await eventually(lambda: len(proxy.table) == 1)
-        tunnel = proxy.table.current(agent.identity.id)
+        tunnel = proxy.table.find_current(agent.identity.id)
         assert tunnel is not None
         stream = await session(proxy, agent)
         proxy.table.begin_session(tunnel, stream)
         (held,) = agent.tunnels.tunnels
         held.retire("excess")
-        await eventually(lambda: tunnel.displaced)
+        await eventually(lambda: tunnel.is_displaced)
 
         with caplog.at_level(logging.WARNING):
             proxy.table.end_session(tunnel, stream, time.monotonic())
@@ -123,5 +123,5 @@ async def test_last_bytes_on_a_tunnel_that_was_let_go(
             await stream.close()
             async with asyncio.timeout(60):
                 assert await received == b"last words"
-            await eventually(lambda: not agent.tunnels._ending)
+            await eventually(lambda: not agent.tunnels._closing_tasks)
         assert "tunnel.broken" not in caplog.text

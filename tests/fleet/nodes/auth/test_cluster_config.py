@@ -13,8 +13,8 @@ import pytest
 
 from fleet.nodes.auth import cluster_config
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.local.forward_names import Mode
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.local.forward_names import ForwardMode
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, types_pb2
 from tests.fakes.certificates import Certificates, channel_with
 from tests.fakes.plane import Plane, channel_to, get
@@ -194,7 +194,7 @@ async def test_backend_lost(plane: Plane) -> None:
     async with channel_to(auth.instance.grpc_address) as channel:
         stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         await stub.GetClusterNetworkingConfig(GET)
-        await link.change(mode=Mode.CUT)
+        await link.change(mode=ForwardMode.CUT)
         for call in (
             stub.GetClusterNetworkingConfig(GET),
             stub.UpsertClusterNetworkingConfig(upsert(types_pb2.ClusterNetworkingConfigV2())),
@@ -208,7 +208,7 @@ async def test_backend_lost(plane: Plane) -> None:
 async def begun(plane: Plane, name: str, tmp_path: Path, text: str, *, bootstrap: bool) -> Auth:
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
-    given = cluster_config.beginning(None, path) if bootstrap else cluster_config.beginning(path, None)
+    given = cluster_config.read_initial_config(None, path) if bootstrap else cluster_config.read_initial_config(path, None)
     return await plane.auth(name, networking=given)
 
 
@@ -244,8 +244,8 @@ def test_file_that_is_wrong(tmp_path: Path, text: str) -> None:
     """An auth does not start with it; the sentence names file and field."""
     path = tmp_path / "networking.yaml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(StartError, match=r"networking\.yaml: "):
-        cluster_config.beginning(path, None)
+    with pytest.raises(NodeStartError, match=r"networking\.yaml: "):
+        cluster_config.read_initial_config(path, None)
 
 
 @pytest.mark.parametrize(

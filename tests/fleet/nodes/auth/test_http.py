@@ -14,7 +14,7 @@ import pytest
 
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.auth.site import HTTPFlags
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.protocol.instance_labels import CONNECT_LABEL, DIAG_LABEL, HEARTBEAT_AUTH_LABEL, HTTP_LABEL
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane, get
@@ -249,7 +249,7 @@ async def test_backend_lost(plane: Plane) -> None:
     """503 with a sentence."""
     link, url = await plane.backend_forward()
     auth = await plane.auth(backend=url, ttl=600.0)
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
     async with aiohttp.ClientSession() as session:
         for method, path, body in (
             ("GET", "/v2/proxies", None),

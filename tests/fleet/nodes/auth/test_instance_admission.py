@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 
 from fleet.nodes.auth.http import AuthHTTP
-from fleet.nodes.auth.instance_admission import WRITERS, refused, unproven, unusable
+from fleet.nodes.auth.instance_admission import WRITERS, refusal_of, identity_refusal_of, resource_refusal_of
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
 from fleet.transport.backend import Kind
@@ -35,15 +35,15 @@ def test_each_call_has_its_roles(call: str, roles: set[str]) -> None:
     """A certificate of any other role is refused, on loopback too, and the flag for anybody changes nothing."""
     for role in ROLES:
         caller = Caller(role, ("x",))
-        assert (refused(call, caller, "127.0.0.1", anybody=False) == "") is (role in roles)
-        assert (refused(call, caller, "10.0.0.1", anybody=True) == "") is (role in roles)
+        assert (refusal_of(call, caller, "127.0.0.1", allow_anonymous=False) == "") is (role in roles)
+        assert (refusal_of(call, caller, "10.0.0.1", allow_anonymous=True) == "") is (role in roles)
 
 
 def test_callers_without_a_certificate_write_on_loopback() -> None:
     """Off loopback only where a flag says so."""
-    assert refused("UpsertProxy", None, "127.0.0.1", anybody=False) == ""
-    assert refused("UpsertProxy", None, "10.0.0.1", anybody=True) == ""
-    assert refused("UpsertProxy", None, "10.0.0.1", anybody=False) == (
+    assert refusal_of("UpsertProxy", None, "127.0.0.1", allow_anonymous=False) == ""
+    assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=True) == ""
+    assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=False) == (
         "off loopback only a certificate of role 'proxy' may call UpsertProxy"
     )
 
@@ -60,18 +60,18 @@ async def test_every_call_that_writes_has_its_roles(plane: Plane) -> None:
 def test_certificate_is_bound_to_the_instance(kind: Kind) -> None:
     """By its id, or by the name that the id is made from; a name that all servers have proves nobody."""
     own = flags.host_id("main", kind, "one-1")
-    assert unproven(Caller(kind, ("one-1",)), kind, own, "main") == ""
-    assert unproven(Caller(kind, (own,)), kind, own, "main") == ""
+    assert identity_refusal_of(Caller(kind, ("one-1",)), kind, own, "main") == ""
+    assert identity_refusal_of(Caller(kind, (own,)), kind, own, "main") == ""
     assert (
-        unproven(Caller(kind, ("one-1",)), kind, own, "other")
+        identity_refusal_of(Caller(kind, ("one-1",)), kind, own, "other")
         == f"the certificate proves one-1; not {kind} {own}"
     )
-    assert unproven(Caller(kind, ("one-2", SERVER_NAME)), kind, own, "main") != ""
-    assert unproven(Caller(kind, (SERVER_NAME,)), kind, SERVER_NAME, "main") == (
+    assert identity_refusal_of(Caller(kind, ("one-2", SERVER_NAME)), kind, own, "main") != ""
+    assert identity_refusal_of(Caller(kind, (SERVER_NAME,)), kind, SERVER_NAME, "main") == (
         f"the certificate proves no name; not {kind} {SERVER_NAME}"
     )
-    assert unproven(Caller("console", ("console",)), kind, own, "main") == ""
-    assert unproven(None, kind, own, "main") == ""
+    assert identity_refusal_of(Caller("console", ("console",)), kind, own, "main") == ""
+    assert identity_refusal_of(None, kind, own, "main") == ""
 
 
 @pytest.mark.parametrize("kind", ["auth", "proxy"])
@@ -80,16 +80,16 @@ def test_certificate_is_bound_to_the_name_of_the_instance(kind: Kind) -> None:
     own, other = flags.host_id("main", kind, "one-1"), flags.host_id("main", kind, "one-2")
     by_name, by_id = Caller(kind, ("one-1",)), Caller(kind, (own,))
     for hostname in ("", "one-1", own):
-        assert unproven(by_name, kind, own, "main", hostname) == ""
-        assert unproven(by_id, kind, own, "main", hostname) == ""
+        assert identity_refusal_of(by_name, kind, own, "main", hostname) == ""
+        assert identity_refusal_of(by_id, kind, own, "main", hostname) == ""
     for hostname in ("one-2", "One-1", other, SERVER_NAME):
-        assert unproven(by_id, kind, own, "main", hostname) != ""
+        assert identity_refusal_of(by_id, kind, own, "main", hostname) != ""
         assert (
-            unproven(by_name, kind, own, "main", hostname)
+            identity_refusal_of(by_name, kind, own, "main", hostname)
             == f"the certificate proves one-1; not the name {hostname} of {kind} {own}"
         )
-    assert unproven(Caller(kind, (own, "edge")), kind, own, "main", "edge") == ""
-    assert unproven(None, kind, own, "main", "one-2") == ""
+    assert identity_refusal_of(Caller(kind, (own, "edge")), kind, own, "main", "edge") == ""
+    assert identity_refusal_of(None, kind, own, "main", "one-2") == ""
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_certificate_is_bound_to_the_name_of_the_instance(kind: Kind) -> None:
 )
 def test_resource_with_texts_that_nobody_can_read(server: dict[str, Any], field: str) -> None:
     """Every auth, proxy and console keeps them: one certificate must not fill their lists."""
-    assert unusable(json_format.ParseDict(server, types_pb2.ServerV2())).startswith(field)
+    assert resource_refusal_of(json_format.ParseDict(server, types_pb2.ServerV2())).startswith(field)
 
 
 def test_resource_of_a_usual_instance() -> None:
     """The longest texts that are taken."""
     labels = {f"l{count}": "x" * 256 for count in range(64)}
     server = {"metadata": {"labels": labels}, "spec": {"hostname": "n" * 256, "version": "18.0.0"}}
-    assert unusable(json_format.ParseDict(server, types_pb2.ServerV2())) == ""
+    assert resource_refusal_of(json_format.ParseDict(server, types_pb2.ServerV2())) == ""

@@ -10,9 +10,9 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.shared import flags
-from fleet.protocol.recovery.service_config import Mode as PolicyMode
+from fleet.protocol.recovery.service_config import PickHealthyMode as PolicyMode
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport import backend, service_config
@@ -106,8 +106,8 @@ async def test_heartbeat_malformed(
     assert caplog.text.count("heartbeat.refused") == 1
 
 
-@pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])
-async def test_backend_lost(plane: Plane, fault: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [ForwardMode.CUT, ForwardMode.HOLD])
+async def test_backend_lost(plane: Plane, fault: ForwardMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats and feeds are answered UNAVAILABLE with a sentence, in the backend's time; the config still is."""
     link, url = await plane.backend_forward()
     auth = await plane.auth(backend=url, ttl=600.0)

@@ -9,9 +9,9 @@ import aiohttp
 
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.auth.site import HTTPFlags
-from fleet.nodes.balancer.rotation import Target
+from fleet.nodes.balancer.rotation import BalancerTarget
 from fleet.nodes.balancer.server import Balancer
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.shared import addresses
 from tests.fakes.plane import Plane, get
@@ -64,7 +64,7 @@ async def behind(plane: Plane, *, close: bool) -> AsyncIterator[Behind]:
         await plane.auth("auth-2", http=flags),
     ]
     targets = [
-        Target(
+        BalancerTarget(
             auth.instance.flags.name,
             addresses.parse(auth.http_address),
             addresses.parse(auth.instance.diag_address),
@@ -98,7 +98,7 @@ async def test_clients_move(plane: Plane) -> None:
         await on_the_first(made)
         for _ in range(3):
             assert await made.ask() == ("auth-1", 200, "")
-        await made.link.change(mode=Mode.CUT)
+        await made.link.change(mode=ForwardMode.CUT)
         await eventually(lambda: made.in_rotation() == [False, True])
         who, code, header = await made.ask()
         assert (who, code, header.lower()) == ("auth-1", 503, "close")
@@ -112,7 +112,7 @@ async def test_clients_stay_without_the_switch(plane: Plane) -> None:
     """What the switch is for: without it the connection outlives the balancer's decision."""
     async with behind(plane, close=False) as made:
         await on_the_first(made)
-        await made.link.change(mode=Mode.CUT)
+        await made.link.change(mode=ForwardMode.CUT)
         await eventually(lambda: made.in_rotation() == [False, True])
         for _ in range(3):
             assert await made.ask() == ("auth-1", 503, "")
@@ -121,9 +121,9 @@ async def test_clients_stay_without_the_switch(plane: Plane) -> None:
 async def test_recovered_auth_keeps_alive_again(plane: Plane) -> None:
     """With its backend back an auth lets connections live."""
     async with behind(plane, close=True) as made:
-        await made.link.change(mode=Mode.CUT)
+        await made.link.change(mode=ForwardMode.CUT)
         await eventually(lambda: made.in_rotation() == [False, True])
-        await made.link.change(mode=Mode.PASS)
+        await made.link.change(mode=ForwardMode.PASS)
         await eventually(lambda: made.in_rotation() == [True, True])
         async with (
             aiohttp.ClientSession() as client,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fleet.nodes.balancer.rotation import Rotation, Target, parse_flag
+from fleet.nodes.balancer.rotation import Rotation, BalancerTarget, parse_flag
 from fleet.protocol.destination.health import Health
 from fleet.protocol.destination.picker import Candidate
 
@@ -15,13 +15,13 @@ H, D, U, X = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.UNKNOWN
 
 def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int, ...] = ()) -> Rotation:
     """Targets of these healths, whose `/readyz` answered 200, or these codes, twice; 0 is no answer."""
-    made = Rotation([Target(f"t{n}", ("127.0.0.1", n), ("127.0.0.1", n)) for n in range(len(healths))])
-    for seat, code in zip(made.seats, codes or (200,) * len(healths), strict=True):
+    made = Rotation([BalancerTarget(f"t{n}", ("127.0.0.1", n), ("127.0.0.1", n)) for n in range(len(healths))])
+    for seat, code in zip(made.states, codes or (200,) * len(healths), strict=True):
         for _ in range(2):
             if code:
-                seat.answered(code)
+                seat.record_response(code)
             else:
-                seat.failed("no answer in time")
+                seat.record_failure("no answer in time")
     made.update(
         [
             Candidate(f"t{n}", health, draining=n in draining, succeeded_at=float(n))
@@ -35,9 +35,9 @@ def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int,
 def _probed(made: Rotation, code: int, seat: int = 1) -> None:
     """One probe of a target; 0 is no answer."""
     if code:
-        made.seats[seat].answered(code)
+        made.states[seat].record_response(code)
     else:
-        made.seats[seat].failed("no answer in time")
+        made.states[seat].record_failure("no answer in time")
 
 
 def shares(made: Rotation, connections: int) -> Counter[str]:
@@ -54,7 +54,7 @@ def test_order_one_not_ready_gets_nothing_and_the_rest_share_alike() -> None:
     """It says so itself: repeated probes need not agree. The sick one's share is not its neighbour's alone."""
     made = rotation(H, H, H, H, codes=(200, 503, 200, 200))
     assert shares(made, 30) == {"t0": 10, "t2": 10, "t3": 10}
-    assert [made.is_ready(seat) for seat in made.seats] == [True, False, True, True]
+    assert [made.is_ready(seat) for seat in made.states] == [True, False, True, True]
     assert [seat.target.name for seat in made.order()][-1] == "t1"
 
 
@@ -66,7 +66,7 @@ def test_order_one_is_out_after_two_probes_in_a_row(code: int) -> None:
     once = rotation(H, H)
     for _ in range(3):
         _probed(once, code)
-        assert not once.seats[1].is_out
+        assert not once.states[1].is_out
         once.update([Candidate("t0", H), Candidate("t1", H)], 100.0)
         assert shares(once, 10) == {"t0": 7, "t1": 3}
         _probed(once, 200)
@@ -77,18 +77,18 @@ def test_order_one_is_out_after_two_probes_in_a_row(code: int) -> None:
 def test_order_number_of_probes_is_a_setting() -> None:
     """One is enough where that is set, and three may be needed, whatever the failures are."""
     for unready_after, codes in ((1, (503,)), (3, (503, 0, 400))):
-        made = Rotation([Target("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after)
+        made = Rotation([BalancerTarget("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after)
         for code in codes:
-            assert not made.seats[0].is_out
+            assert not made.states[0].is_out
             _probed(made, code, seat=0)
-        assert made.seats[0].is_out
+        assert made.states[0].is_out
 
 
 def test_order_degraded_one_gets_what_spills_over() -> None:
     """One of two is Healthy: 1.4 times its half, evenly in time."""
     made = rotation(H, D)
     assert shares(made, 10) == {"t0": 7, "t1": 3}
-    assert made.ready == 2
+    assert made.ready_count == 2
 
 
 def test_order_none_ready_tries_all() -> None:
@@ -96,7 +96,7 @@ def test_order_none_ready_tries_all() -> None:
     made = rotation(U, U, codes=(503, 503))
     assert shares(made, 4) == {"t0": 2, "t1": 2}
     assert len(made.order()) == 2
-    assert made.ready == 0
+    assert made.ready_count == 0
     assert rotation(U, U, codes=(503, 0)).order()[0].target.name == "t0"
 
 
@@ -104,7 +104,7 @@ def test_order_draining_gets_nothing_whatever_else_there_is() -> None:
     """An operator said so: the sick one is tried rather, and when all drain there is none."""
     made = rotation(H, U, draining=(0,), codes=(200, 503))
     assert [seat.target.name for seat in made.order()] == ["t1"]
-    assert not made.is_ready(made.seats[0])
+    assert not made.is_ready(made.states[0])
     assert rotation(H, H, draining=(0, 1)).order() == []
 
 
@@ -115,7 +115,7 @@ def test_order_before_anything_was_seen_tries_all() -> None:
 
 def test_parse_flag_reads_both_addresses() -> None:
     """The flag's spelling."""
-    assert parse_flag("a=127.0.0.1:1,[::1]:2") == Target("a", ("127.0.0.1", 1), ("::1", 2))
+    assert parse_flag("a=127.0.0.1:1,[::1]:2") == BalancerTarget("a", ("127.0.0.1", 1), ("::1", 2))
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from fleet.nodes.balancer.rotation import parse_flag
 from fleet.nodes.balancer.server import Balancer, command, diagnostics
 from fleet.nodes.shared import addresses, http_site
-from fleet.processes.supervisor import Supervisor, json_line
-from fleet.protocol.destination.health import LITERAL, RECOMMENDED, Health, Settings
+from fleet.processes.supervisor import Supervisor, is_json_ready
+from fleet.protocol.destination.health import LITERAL_SETTINGS, RECOMMENDED_SETTINGS, Health, HealthSettings
 from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
 from tests.fakes.targets import FakeInstance, serving
 from tests.fakes.waiting import DEADLINE, eventually
@@ -72,7 +72,7 @@ async def scene() -> AsyncIterator[Scene]:
         balancer = Balancer("lb", targets, interval=0.2, probe_within=1.0)
         listen = await balancer.start(("127.0.0.1", 0))
         stack.push_async_callback(balancer.stop)
-        diag = await stack.enter_async_context(http_site.serving(diagnostics(balancer), ("127.0.0.1", 0)))
+        diag = await stack.enter_async_context(http_site.serve(diagnostics(balancer), ("127.0.0.1", 0)))
         http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{diag}"))
         made = Scene(one, two, addresses.parse(listen), http)
         await made.until(lambda targets: all(target["ready"] for target in targets.values()))
@@ -87,10 +87,10 @@ async def program(tmp_path: Path) -> AsyncIterator[Scene]:
         two = await stack.enter_async_context(serving("two"))
         supervisor = stack.enter_context(Supervisor(tmp_path))
         flags = ["--target", one.target, "--target", two.target, "--interval", "1"]
-        child = supervisor.start("balancer", [*ARGV, *flags], ready=json_line)
+        child = supervisor.start("balancer", [*ARGV, *flags], ready=is_json_ready)
         await asyncio.to_thread(supervisor.await_ready, timeout=60)
-        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{child.announced['diag']}"))
-        made = Scene(one, two, addresses.parse(child.announced["listen"]), http)
+        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{child.ready_message['diag']}"))
+        made = Scene(one, two, addresses.parse(child.ready_message["listen"]), http)
         await made.until(lambda targets: all(target["ready"] for target in targets.values()))
         yield made
 
@@ -168,8 +168,8 @@ async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -
         assert response.status == 200
 
 
-@pytest.mark.parametrize(("settings", "health"), [(RECOMMENDED, Health.UNHEALTHY), (LITERAL, Health.HEALTHY)])
-async def test_dials_that_fail_say_nothing_when_read_literally(settings: Settings, health: Health) -> None:
+@pytest.mark.parametrize(("settings", "health"), [(RECOMMENDED_SETTINGS, Health.UNHEALTHY), (LITERAL_SETTINGS, Health.HEALTHY)])
+async def test_dials_that_fail_say_nothing_when_read_literally(settings: HealthSettings, health: Health) -> None:
     """The diagram has no arrow for them, and literally there is nothing beside it."""
     async with serving("one") as one:
         nowhere = parse_flag(f"one=127.0.0.1:1,{one.target.rpartition(',')[2]}")

@@ -16,10 +16,10 @@ from grpc_health.v1._async import HealthServicer
 from fleet.nodes.gateway import backends as gateway_backends
 from fleet.nodes.gateway.backends import Backends, parse_flag
 from fleet.protocol.destination import probe_schedule
-from fleet.protocol.destination.health import LITERAL, RECOMMENDED, Health, Proxied
-from fleet.protocol.retry.grpc_route import Backend
+from fleet.protocol.destination.health import LITERAL_SETTINGS, RECOMMENDED_SETTINGS, Health, RequestOutcome
+from fleet.protocol.retry.grpc_route import BackendRef
 from fleet.transport.channels import server_options
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from tests.fakes.echoing import Echo
 from tests.fakes.waiting import eventually
 
@@ -32,14 +32,14 @@ async def opened() -> AsyncIterator[Callable[..., Backends]]:
 
     def make(**fixed: Any) -> Backends:
         backends = Backends(
-            fixed={("svc", 1): tuple(fixed.get("svc", ()))},
+            fixed_addresses={("svc", 1): tuple(fixed.get("svc", ()))},
             probes=probe_schedule.Settings(interval=0.05, fast_interval=0.01, timeout=30),
-            options=Options(),
+            options=ConnectionOptions(),
             dial_within=5.0,
             tls=None,
             server_name="",
             on_resolved=fixed.get("on_resolved", lambda: None),
-            health=fixed.get("health", RECOMMENDED),
+            health=fixed.get("health", RECOMMENDED_SETTINGS),
         )
         made.append(backends)
         return backends
@@ -105,7 +105,7 @@ async def test_weights_are_shared_among_addresses(opened: Callable[..., Backends
     backends = opened(svc=[("127.0.0.1", 1), ("127.0.0.1", 2)])
     await backends.use([("svc", 1), ("127.0.0.1", 2)])
 
-    weights = backends.weights([Backend("svc", 1, 4), Backend("127.0.0.1", 2), Backend("unknown", 1)])
+    weights = backends.weights([BackendRef("svc", 1, 4), BackendRef("127.0.0.1", 2), BackendRef("unknown", 1)])
     assert weights == {"127.0.0.1:1": 2.0, "127.0.0.1:2": 3.0}
 
 
@@ -133,13 +133,13 @@ async def test_name_that_changes_its_addresses(
     addresses.append(("127.0.0.1", 2))
     await told.wait()
 
-    assert set(backends.weights([Backend("name", 7)])) == {"127.0.0.1:1", "127.0.0.1:2"}
+    assert set(backends.weights([BackendRef("name", 7)])) == {"127.0.0.1:1", "127.0.0.1:2"}
     assert backends.destinations.get("127.0.0.1:1") is first
     addresses.clear()
     asked = lookups
     await eventually(lambda: lookups > asked + 2)
-    assert len(backends.weights([Backend("name", 7)])) == 2
-    assert backends.unresolved() == []
+    assert len(backends.weights([BackendRef("name", 7)])) == 2
+    assert backends.list_unresolved() == []
     task.cancel()
 
 
@@ -167,7 +167,7 @@ async def test_names_that_were_wanted_before(
     go_on.set()
     await eventually(lambda: lookups.count("new") > 2)
 
-    assert backends.weights([Backend("new", 7), Backend("old", 7)]) == {"127.0.0.1:2": 1.0}
+    assert backends.weights([BackendRef("new", 7), BackendRef("old", 7)]) == {"127.0.0.1:2": 1.0}
     task.cancel()
 
 
@@ -212,7 +212,7 @@ async def test_name_that_is_none(opened: Callable[..., Backends]) -> None:
     backends = opened()
     await backends.use([("no-such-host.invalid", 1)])
 
-    assert backends.unresolved() == ["no-such-host.invalid:1"]
+    assert backends.list_unresolved() == ["no-such-host.invalid:1"]
     assert list(backends.destinations) == []
 
 
@@ -270,10 +270,10 @@ async def test_what_an_instance_says_of_itself(opened: Callable[..., Backends]) 
 
 async def test_health_read_literally(opened: Callable[..., Backends]) -> None:
     """A backend that answers a call as degraded before it was ever probed is Unknown still."""
-    for settings, concluded in ((RECOMMENDED, Health.DEGRADED), (LITERAL, Health.UNKNOWN)):
+    for settings, concluded in ((RECOMMENDED_SETTINGS, Health.DEGRADED), (LITERAL_SETTINGS, Health.UNKNOWN)):
         backends = opened(svc=[("127.0.0.1", 1)], health=settings)
         await backends.use({("svc", 1)})
-        backends.destinations.proxied("127.0.0.1:1", Proxied.DEGRADED)
+        backends.destinations.record_request("127.0.0.1:1", RequestOutcome.DEGRADED)
         watched = backends.destinations.get("127.0.0.1:1")
         assert watched is not None
         assert watched.verdict.health is concluded

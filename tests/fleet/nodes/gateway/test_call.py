@@ -12,12 +12,12 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.gateway.server import Gateway
-from fleet.protocol.destination.health import Health, Reason
+from fleet.protocol.destination.health import Health, HealthReason
 from fleet.transport.channels import channel_options
 from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from tests.fakes.echoing import ECHO, Echo, gateway_before, route
 from tests.fakes.failing import UNARY, FailingBackend, told
@@ -159,7 +159,7 @@ async def test_backend_that_hangs_is_left(tmp_path: Path) -> None:
             if _health(gateway, bad) is Health.UNHEALTHY:
                 break
         tried = answers["hang"]
-        assert (_health(gateway, bad), _reason(gateway, bad)) == (Health.UNHEALTHY, Reason.FAILURE_RATE)
+        assert (_health(gateway, bad), _reason(gateway, bad)) == (Health.UNHEALTHY, HealthReason.FAILURE_RATE)
         for _ in range(20):
             assert await call() == b"hi"
 
@@ -285,7 +285,7 @@ async def test_degraded_answer_is_noticed(tmp_path: Path) -> None:
     async with scripted(degraded) as address, before(tmp_path, address) as (gateway, call):
         await eventually(lambda: _health(gateway, address) is Health.HEALTHY)
         assert await call() == b"hi"
-        assert _reason(gateway, address) is Reason.PROXIED_DEGRADED
+        assert _reason(gateway, address) is HealthReason.PROXIED_DEGRADED
 
 
 async def test_limit_of_a_connection_is_kept(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ async def test_limit_of_a_connection_is_kept(tmp_path: Path) -> None:
                 well(one)
 
     async with (
-        scripted(together, options=Options(streams=1)) as address,
+        scripted(together, options=ConnectionOptions(streams=1)) as address,
         before(tmp_path, address, probe_interval=3600.0) as (_, call),
     ):
         assert await asyncio.gather(*(call() for _ in range(5))) == [b"hi"] * 5
@@ -310,7 +310,7 @@ async def test_cancelled_call_says_nothing_of_the_backend(tmp_path: Path) -> Non
     async with scripted(lambda stream: None) as address, before(tmp_path, address) as (gateway, call):
         for _ in range(12):
             assert (await call(timeout=0.02))[0] == "DEADLINE_EXCEEDED"
-        assert _reason(gateway, address) is not Reason.FAILURE_RATE
+        assert _reason(gateway, address) is not HealthReason.FAILURE_RATE
 
 
 def _health(gateway: Gateway, name: str) -> Health:
@@ -319,14 +319,14 @@ def _health(gateway: Gateway, name: str) -> Health:
     return one.verdict.health
 
 
-def _reason(gateway: Gateway, name: str) -> Reason:
+def _reason(gateway: Gateway, name: str) -> HealthReason:
     one = gateway.backends.destinations.get(name)
     assert one is not None
     return one.verdict.reason
 
 
 @pytest.mark.parametrize(
-    "broken", ["find", "dialer", "budget_first", "budget_allows", "retried", "chance", "saw_stream", "ended"]
+    "broken", ["find", "dialer", "record_first_attempt", "allow_retry", "record_retry", "chance", "record_stream_method", "on_call_end"]
 )
 async def test_error_of_ours_ends_one_call(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -345,7 +345,7 @@ async def test_error_of_ours_ends_one_call(
         await other.write(b"before")
         assert await other.read() == b"before"
         with monkeypatch.context() as patched:
-            patched.setattr(gateway.door, broken, bug)
+            patched.setattr(gateway.listener, broken, bug)
             for method, code in (("Unary", "UNAVAILABLE"), ("Down", "")):
                 sent = (("x-code", code),) if code else ()
                 with contextlib.suppress(grpc.aio.AioRpcError):
@@ -368,5 +368,5 @@ async def test_error_of_ours_has_a_status(tmp_path: Path, monkeypatch: pytest.Mo
         def bug(*args: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(gateway.door, "dialer", bug)
+        monkeypatch.setattr(gateway.listener, "dialer", bug)
         assert await call() == ("INTERNAL", "the gateway failed: its log says how")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.nodes.gateway.error_containment import contained
+from fleet.nodes.gateway.error_containment import contain_errors
 
 
 class Thing:
@@ -14,7 +14,7 @@ class Thing:
         self.broke = 0
         self.seen: list[tuple[int, bool]] = []
 
-    @contained
+    @contain_errors
     def take(self, number: int, *, end: bool = False) -> None:
         if number < 0:
             raise ValueError("a bug")

@@ -6,7 +6,7 @@ import hpack
 import pytest
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.heads import read_response, request_maker
+from fleet.nodes.gateway.heads import read_response, make_request_reader
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.fields import plain
@@ -28,7 +28,7 @@ def decoded(block: bytes) -> list[tuple[bytes, bytes]]:
 def test_head_of_a_call() -> None:
     """The deadline is taken out; everything else passes in its order."""
     fields = plain(*CALL, (b"grpc-timeout", b"250m"), (b"x-bin", b"AAE"), (b"x-bin", b"AAI"))
-    head = request_maker(secure=True)(fields)
+    head = make_request_reader(secure=True)(fields)
 
     assert (head.path, head.authority, head.timeout, head.refusal) == ("/a.B/C", "a.b:1", 0.25, None)
     sent = decoded(head.block)
@@ -38,10 +38,10 @@ def test_head_of_a_call() -> None:
 
 def test_try_has_its_own_deadline_and_count() -> None:
     """Of a retry; the first try says neither unless it has one."""
-    head = request_maker(secure=False)(plain(*CALL))
+    head = make_request_reader(secure=False)(plain(*CALL))
 
-    assert heads.with_deadline(head, None, 0) == head.block
-    (name, timeout), attempts = decoded(heads.with_deadline(head, 1.5, 2))[-2:]
+    assert heads.encode_request(head, None, 0) == head.block
+    (name, timeout), attempts = decoded(heads.encode_request(head, 1.5, 2))[-2:]
     assert name == b"grpc-timeout"
     assert grpc_http2.read_timeout(timeout) == pytest.approx(1.5, abs=1e-5)
     assert attempts == (b"grpc-previous-rpc-attempts", b"2")
@@ -50,7 +50,7 @@ def test_try_has_its_own_deadline_and_count() -> None:
 def test_host_is_the_authority_when_there_is_none() -> None:
     """As RFC 9113 section 8.3.1 allows; it is sent on as authority."""
     fields = plain(*(pair for pair in CALL if pair[0] != b":authority"), (b"host", b"c.d"))
-    head = request_maker(secure=False)(fields)
+    head = make_request_reader(secure=False)(fields)
 
     assert head.authority == "c.d"
     assert (b":authority", b"c.d") in decoded(head.block)
@@ -67,7 +67,7 @@ def test_host_is_the_authority_when_there_is_none() -> None:
 def test_head_of_no_call(changed: dict[bytes, bytes], refusal: int) -> None:
     """It is answered in HTTP."""
     pairs = {**dict(CALL), **changed}
-    head = request_maker(secure=False)(plain(*pairs.items()))
+    head = make_request_reader(secure=False)(plain(*pairs.items()))
 
     assert head.refusal == refusal
     assert head.method == pairs[b":method"].decode()
@@ -88,7 +88,7 @@ def test_head_and_trailers_of_an_answer() -> None:
 
 def test_end_that_the_gateway_decides() -> None:
     """Alone it is a whole answer."""
-    block = heads.trailers(Status.UNAVAILABLE, "nö", alone=True)
+    block = heads.trailers(Status.UNAVAILABLE, "nö", is_trailers_only=True)
 
     assert decoded(block) == [
         (b":status", b"200"),
@@ -96,4 +96,4 @@ def test_end_that_the_gateway_decides() -> None:
         (b"grpc-status", b"14"),
         (b"grpc-message", b"n%C3%B6"),
     ]
-    assert len(decoded(heads.trailers(Status.OK, "", alone=False))) == 2
+    assert len(decoded(heads.trailers(Status.OK, "", is_trailers_only=False))) == 2

@@ -34,7 +34,7 @@ async def test_check_and_watch_until_it_ends(tmp_path: Path) -> None:
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == SERVING
         watch = health.Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == SERVING
-        assert gateway.door.calls == 0
+        assert gateway.listener.calls == 0
         await gateway.stop()
 
         assert (await watch.read()).status == NOT_SERVING

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.gateway.server import Gateway
-from fleet.protocol.destination.health import Health, Proxied
+from fleet.protocol.destination.health import Health, RequestOutcome
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
@@ -40,7 +40,7 @@ async def dead() -> str:
 def sicken(gateway: Gateway, address: str) -> None:
     """Let so many requests to an address fail that it is Unhealthy."""
     for _ in range(100):
-        gateway.backends.destinations.proxied(address, Proxied.FAILURE)
+        gateway.backends.destinations.record_request(address, RequestOutcome.FAILURE)
 
 
 def health(gateway: Gateway, address: str) -> Health:
@@ -135,7 +135,7 @@ async def test_method_that_answered_with_a_stream_is_not_retried(echo: Echo, tmp
             b"b",
             b"c",
         ]
-        await eventually(lambda: gateway.door.streams == [f"{ECHO}Down"])
+        await eventually(lambda: gateway.listener.streams == [f"{ECHO}Down"])
         assert await tries("Down") == 1
         assert await channel.unary_unary(f"{ECHO}Unary")(b"a", timeout=60) == b"a"
         assert await tries("Unary") == 4

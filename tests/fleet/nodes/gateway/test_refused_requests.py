@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.transport.http2.connection import Connection
-from fleet.transport.http2.fields import Fields, Known, encode, plain
+from fleet.transport.http2.connection import Http2Connection
+from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
 from fleet.transport.http2.frames import Code
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from tests.fakes.echoing import gateway_before
 from tests.fakes.waiting import eventually
@@ -28,7 +28,7 @@ class Answer:
     ended: bool = False
     code: Code | None = None
 
-    def on_headers(self, made: Fields, *, end: bool) -> None:
+    def on_headers(self, made: HeaderFields, *, end: bool) -> None:
         self.heads.append({name: value for name, value, _ in made})
         self.ended = end
 
@@ -43,13 +43,13 @@ class Answer:
 
 
 @asynccontextmanager
-async def caller(folder: Path) -> AsyncIterator[Connection]:
+async def caller(folder: Path) -> AsyncIterator[Http2Connection]:
     """A connection to a gateway without backends."""
     async with gateway_before(folder, {"svc:1": []}) as (_, address):
         host, _, port = address.rpartition(":")
         ready = asyncio.Event()
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(Known(lambda fields: fields), Options(), on_ready=lambda _: ready.set()),
+            lambda: Http2Connection(BlockCache(lambda fields: fields), ConnectionOptions(), on_ready=lambda _: ready.set()),
             host,
             int(port),
         )
@@ -58,7 +58,7 @@ async def caller(folder: Path) -> AsyncIterator[Connection]:
         connection.close()
 
 
-def ask(connection: Connection, method: bytes, *more: tuple[bytes, bytes]) -> tuple[Stream, Answer]:
+def ask(connection: Http2Connection, method: bytes, *more: tuple[bytes, bytes]) -> tuple[Stream, Answer]:
     pairs = ((b":method", method), (b":scheme", b"http"), (b":path", b"/a.B/C"), (b":authority", b"a"))
     stream = connection.open(encode(plain(*pairs, *more)))
     stream.listener = answer = Answer()

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from fleet.nodes.gateway import routes_file
-from fleet.nodes.gateway.routes_file import FileError, RoutesFile
+from fleet.nodes.gateway.routes_file import RoutesFileError, RoutesFile
 from fleet.nodes.shared import watched_files
 from fleet.protocol.retry.route_table import RouteTable
 from tests.fakes.echoing import route, write_routes
@@ -42,7 +42,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr(watched_files, "_LOOK", 0.01)
     node = Node(write_routes(tmp_path / "routes.yaml", route(name="first")))
     await node.file.load()
-    task = asyncio.create_task(node.file.files.keep_reading())
+    task = asyncio.create_task(node.file.files.watch())
     yield node
     task.cancel()
 
@@ -109,7 +109,7 @@ async def test_file_that_vanishes_comes_back(node: Node) -> None:
 async def test_read_at_command(node: Node) -> None:
     """SIGHUP: also when nothing seems to have changed."""
     loaded_at = node.file.loaded_at
-    node.file.files.look_now()
+    node.file.files.reload_now()
 
     await eventually(lambda: node.file.loaded_at > loaded_at)
 
@@ -152,7 +152,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     """A pipe would be waited for without end; a device may have none."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(FileError, match="is no file"):
+        with pytest.raises(RoutesFileError, match="is no file"):
             routes_file.read(path)
 
 
@@ -162,7 +162,7 @@ async def test_start_with_a_bad_file(tmp_path: Path) -> None:
     path = tmp_path / "routes.yaml"
     path.write_text(yaml.safe_dump(document))
 
-    with pytest.raises(FileError) as caught:
+    with pytest.raises(RoutesFileError) as caught:
         routes_file.read(path)
 
     assert len(caught.value.problems) == 2

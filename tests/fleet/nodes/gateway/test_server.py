@@ -174,7 +174,7 @@ async def test_caller_that_vanishes_ends_its_calls(echo: Echo, tmp_path: Path) -
         await channel.close()
 
         await eventually(lambda: echo.over == 1)
-        await eventually(lambda: gateway.door.calls == 0)
+        await eventually(lambda: gateway.listener.calls == 0)
 
 
 async def test_routes_by_host_service_and_method(echo: Echo, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_routes_by_host_service_and_method(echo: Echo, tmp_path: Path) -> 
         assert await call("b.org") == f"UNIMPLEMENTED: no route is for {ECHO}Unary at b.org"
         assert await call("none.example.com") == "UNAVAILABLE: no backend of none/0 takes calls"
         assert await call("lost.example.com") == "UNAVAILABLE: no backend of lost/0 takes calls"
-        assert gateway.backends.unresolved() == ["lost:1"]
+        assert gateway.backends.list_unresolved() == ["lost:1"]
     await other.stop()
 
 
@@ -226,7 +226,7 @@ async def test_weights_share_calls(echo: Echo, tmp_path: Path) -> None:
     assert (len(echo.calls), len(other.calls)) == (0, 5)
 
 
-@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"preferring": picker.Settings(guard=3)}, 0.6)])
+@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"picking_settings": picker.Settings(guard=3)}, 0.6)])
 async def test_last_backend_that_is_well_may_take_all(
     echo: Echo, tmp_path: Path, flags: dict[str, Any], share: float
 ) -> None:
@@ -239,7 +239,7 @@ async def test_last_backend_that_is_well_may_take_all(
             return sorted(known) == ["healthy", *["unhealthy"] * 4]
 
         await eventually(all_known)
-        (rule,) = gateway.door.describe()
+        (rule,) = gateway.listener.describe()
 
     assert rule["backends"]["svc:1"][echo.address] == pytest.approx(share)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hpack
 import pytest
 
-from fleet.nodes.gateway.heads import RequestHead, request_maker
+from fleet.nodes.gateway.heads import RequestHead, make_request_reader
 from fleet.nodes.gateway.sessions import Sessions, token_of
 from fleet.protocol.retry.grpc_route import SessionPersistence, SessionType
 from fleet.transport.http2.fields import plain
@@ -20,7 +20,7 @@ CALL = (
 
 
 def head(*fields: tuple[bytes, bytes]) -> RequestHead:
-    return request_maker(secure=False)(plain(*CALL, *fields))
+    return make_request_reader(secure=False)(plain(*CALL, *fields))
 
 
 def decoded(block: bytes) -> list[tuple[bytes, bytes]]:
@@ -31,18 +31,18 @@ def test_token_in_a_header() -> None:
     """An answer brings it; a call that carries it goes there, and is not told again."""
     sessions = Sessions(SessionPersistence("X-User", SessionType.HEADER), [A, B])
     assert sessions.address(head()) is None
-    (field,) = decoded(sessions.added(head(), A))
+    (field,) = decoded(sessions.encode_token(head(), A))
     assert field == (b"x-user", token_of(A))
 
     assert sessions.address(head(field)) == A
-    assert sessions.added(head(field), A) == b""
-    assert decoded(sessions.added(head(field), B)) == [(b"x-user", token_of(B))]
+    assert sessions.encode_token(head(field), A) == b""
+    assert decoded(sessions.encode_token(head(field), B)) == [(b"x-user", token_of(B))]
 
 
 def test_token_in_a_cookie() -> None:
     """Among other cookies, in one field or in several."""
     sessions = Sessions(SessionPersistence("Session", SessionType.COOKIE), [A, B])
-    ((name, value),) = decoded(sessions.added(head(), B))
+    ((name, value),) = decoded(sessions.encode_token(head(), B))
     assert name == b"set-cookie"
     cookie, _, attributes = value.partition(b"; ")
     assert cookie == b"Session=" + token_of(B)
@@ -51,7 +51,7 @@ def test_token_in_a_cookie() -> None:
     for fields in ([b"a=1; " + cookie + b"; b=2"], [b"a=1", cookie]):
         call = head(*((b"cookie", field) for field in fields))
         assert sessions.address(call) == B
-        assert sessions.added(call, B) == b""
+        assert sessions.encode_token(call, B) == b""
     assert sessions.address(head((b"cookie", b"session=" + token_of(B)))) is None
 
 

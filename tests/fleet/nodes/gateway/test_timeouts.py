@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from fleet.nodes.gateway.server import Gateway
-from fleet.protocol.destination.health import Reason
+from fleet.protocol.destination.health import HealthReason
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.frames import Code
@@ -173,7 +173,7 @@ async def test_deadline_that_the_backend_notices_first(tmp_path: Path) -> None:
             assert status is Status.DEADLINE_EXCEEDED
         connection.close()
 
-        assert _reason(gateway, backend) is not Reason.FAILURE_RATE
+        assert _reason(gateway, backend) is not HealthReason.FAILURE_RATE
 
 
 async def test_backend_that_resets_calls_before_their_deadline(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_backend_that_resets_calls_before_their_deadline(tmp_path: Path) -
             assert (await call.ended)[0] is Status.CANCELLED
         connection.close()
 
-        await eventually(lambda: _reason(gateway, backend) is Reason.FAILURE_RATE)
+        await eventually(lambda: _reason(gateway, backend) is HealthReason.FAILURE_RATE)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -206,14 +206,14 @@ def test_deadlines_that_are_over_at_once(loop: Any, tmp_path: Path) -> None:
                 status, details = await raw_calls.call(connection, UNARY, timeout=timeout).ended
                 assert status in {Status.OK, Status.DEADLINE_EXCEEDED}, (timeout, details)
             assert (await raw_calls.call(connection, UNARY).ended)[0] is Status.OK
-            assert not connection.ended
+            assert not connection.is_ended
             connection.close()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(check())
 
 
-def _reason(gateway: Gateway, name: str) -> Reason:
+def _reason(gateway: Gateway, name: str) -> HealthReason:
     destination = gateway.backends.destinations.get(name)
     assert destination is not None
     return destination.verdict.reason

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from fleet.cli.local.fleet import restart
 from fleet.nodes.local import faults, record
 from fleet.nodes.local.faults import FaultError
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.record import FleetRecord, Member, UnknownNameError
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
-from fleet.processes.supervisor import Supervisor, json_line
+from fleet.processes.supervisor import Supervisor, is_json_ready
 from tests.fakes.waiting import eventually_sync
 
 TOKEN = "let-me"
@@ -34,7 +34,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
         for part in _PARTS:
             argv += ["--forward", f"proxy-1/{part}=127.0.0.1:0,127.0.0.1:9"]
         forwarder = supervisor.start(
-            "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=json_line
+            "forwarder", argv, env={**os.environ, "REFLOAT_FORWARDER_TOKEN": TOKEN}, ready=is_json_ready
         )
         sleeper = supervisor.start("sleeper", [sys.executable, "-S", "-c", "import time; time.sleep(600)"])
         supervisor.await_ready(timeout=60)
@@ -47,11 +47,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
             backend="",
             auth_balancer="",
             proxy_balancer="",
-            control=forwarder.announced["control"],
+            control=forwarder.ready_message["control"],
             token=TOKEN,
             members=(
-                Member("proxy-1", "proxy", sleeper.pid, pids.birth(sleeper.pid), "proxy-1.log"),
-                Member("forwarder", "forwarder", forwarder.pid, pids.birth(forwarder.pid), "forwarder.log"),
+                Member("proxy-1", "proxy", sleeper.pid, pids.start_ticks(sleeper.pid), "proxy-1.log"),
+                Member("forwarder", "forwarder", forwarder.pid, pids.start_ticks(forwarder.pid), "forwarder.log"),
             ),
         )
 
@@ -73,7 +73,7 @@ def test_cut_backend_touches_the_backend_alone(fleet: FleetRecord) -> None:
     """Cut or held, then restored."""
     faults.cut_backend(fleet, "proxy-1")
     assert modes(fleet) == ["pass", "pass", "pass", "cut"]
-    faults.cut_backend(fleet, "proxy-1", Mode.HOLD)
+    faults.cut_backend(fleet, "proxy-1", ForwardMode.HOLD)
     assert modes(fleet) == ["pass", "pass", "pass", "hold"]
     faults.restore_backend(fleet, "proxy-1")
     assert modes(fleet) == ["pass", "pass", "pass", "pass"]

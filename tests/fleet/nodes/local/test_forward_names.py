@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fleet.nodes.local.forward_names import BACKEND, PORTS, Mode
+from fleet.nodes.local.forward_names import BACKEND, PORTS, ForwardMode
 
 
 def test_modes_are_words_of_the_control_api() -> None:
     """What a forwarder lists and takes."""
-    assert [str(mode) for mode in Mode] == ["pass", "hold", "cut"]
+    assert [str(mode) for mode in ForwardMode] == ["pass", "hold", "cut"]
 
 
 def test_backend_is_no_port_of_an_instance() -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from tests.fakes.waiting import DEADLINE, eventually
 
@@ -95,13 +95,13 @@ async def test_hold_nothing_passes_then_everything(forward: Forward) -> None:
     """Held bytes are not lost, on an old connection and on one made meanwhile."""
     old_reader, old_writer = await asyncio.open_connection(*forward.listen)
     await say(old_reader, old_writer, b"before")
-    await forward.change(mode=Mode.HOLD)
+    await forward.change(mode=ForwardMode.HOLD)
     new_reader, new_writer = await asyncio.open_connection(*forward.listen)
     old_writer.write(b"old")
     new_writer.write(b"new")
     assert await silent(old_reader)
     assert await silent(new_reader)
-    await forward.change(mode=Mode.PASS)
+    await forward.change(mode=ForwardMode.PASS)
     async with asyncio.timeout(DEADLINE):
         assert await old_reader.readexactly(3) == b"old"
         assert await new_reader.readexactly(3) == b"new"
@@ -124,11 +124,11 @@ def test_pass_on_uvloop_what_is_said_first_is_kept() -> None:
             await forward.start()
             await asyncio.gather(*(one(forward, number) for number in range(50)))
             await eventually(lambda: not forward.links)
-            await forward.change(mode=Mode.HOLD)
+            await forward.change(mode=ForwardMode.HOLD)
             waiting = [asyncio.ensure_future(one(forward, number)) for number in range(50)]
             await eventually(lambda: len(forward.links) == 50)
             assert not any(task.done() for task in waiting)
-            await forward.change(mode=Mode.PASS)
+            await forward.change(mode=ForwardMode.PASS)
             await asyncio.gather(*waiting)
             await eventually(lambda: not forward.links)
             await forward.stop()
@@ -140,12 +140,12 @@ async def test_hold_the_end_of_a_stream_does_not_pass_either(forward: Forward) -
     """A blackhole does not tell that the peer is gone."""
     reader, writer = await asyncio.open_connection(*forward.listen)
     await say(reader, writer, b"before")
-    await forward.change(mode=Mode.HOLD)
+    await forward.change(mode=ForwardMode.HOLD)
     writer.close()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(QUIET):
             await eventually(lambda: not forward.links)
-    await forward.change(mode=Mode.PASS)
+    await forward.change(mode=ForwardMode.PASS)
     await eventually(lambda: not forward.links)
 
 
@@ -153,14 +153,14 @@ async def test_cut_resets_and_refuses_until_it_passes_again(forward: Forward) ->
     """Existing connections are reset, new ones refused, and the port is the same after."""
     reader, writer = await asyncio.open_connection(*forward.listen)
     await say(reader, writer, b"before")
-    await forward.change(mode=Mode.CUT)
+    await forward.change(mode=ForwardMode.CUT)
     with pytest.raises(ConnectionResetError):
         async with asyncio.timeout(DEADLINE):
             await reader.read()
     writer.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*forward.listen)
-    await forward.change(mode=Mode.PASS)
+    await forward.change(mode=ForwardMode.PASS)
     reader, writer = await asyncio.open_connection(*forward.listen)
     await say(reader, writer, b"after")
     writer.close()
@@ -168,8 +168,8 @@ async def test_cut_resets_and_refuses_until_it_passes_again(forward: Forward) ->
 
 async def test_cut_then_hold_accepts_and_keeps_silent(forward: Forward) -> None:
     """From cut one may go to hold."""
-    await forward.change(mode=Mode.CUT)
-    await forward.change(mode=Mode.HOLD)
+    await forward.change(mode=ForwardMode.CUT)
+    await forward.change(mode=ForwardMode.HOLD)
     reader, writer = await asyncio.open_connection(*forward.listen)
     writer.write(b"hello")
     assert await silent(reader)
@@ -214,7 +214,7 @@ def test_cut_resets_a_connection_that_is_being_accepted() -> None:
                     client.setblocking(False)
                     for _ in range(steps):
                         await asyncio.sleep(0)
-                    await forward.change(mode=Mode.CUT)
+                    await forward.change(mode=ForwardMode.CUT)
                     with pytest.raises(ConnectionResetError):
                         async with asyncio.timeout(DEADLINE):
                             await asyncio.get_running_loop().sock_recv(client, 1)

@@ -31,7 +31,7 @@ def test_strategy(plan: FleetPlan, strategy: str, count: int) -> None:
 def test_file_is_what_an_auth_takes(tmp_path: Path) -> None:
     """Written, it reads as the config it was made of."""
     plan = FleetPlan(keep_alive_interval="7s", networking=(("graceful_tunnel_closing", "true"),))
-    beginning = cluster_config.beginning(None, networking.write(plan, tmp_path))
+    beginning = cluster_config.read_initial_config(None, networking.write(plan, tmp_path))
     assert beginning is not None
     config = networking_config.read(beginning.message).config
     assert (config.keep_alive_interval, config.graceful_tunnel_closing) == (7.0, True)

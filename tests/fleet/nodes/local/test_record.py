@@ -17,7 +17,7 @@ ME = os.getpid()
 RECORD = FleetRecord(
     cluster="default",
     pid=ME,
-    born=pids.birth(ME),
+    born=pids.start_ticks(ME),
     started_at=1.0,
     agents=5,
     backend="redis://127.0.0.1:1/0",
@@ -26,7 +26,7 @@ RECORD = FleetRecord(
     control="127.0.0.1:4",
     token="secret",
     members=(
-        Member("auth-1", "auth", ME, pids.birth(ME), "auth-1.log", grpc="127.0.0.1:5", diag="127.0.0.1:6"),
+        Member("auth-1", "auth", ME, pids.start_ticks(ME), "auth-1.log", grpc="127.0.0.1:5", diag="127.0.0.1:6"),
     ),
 )
 

@@ -28,13 +28,13 @@ async def test_real_agent_tells_of_itself(plane: Plane) -> None:
     auth, proxy = await plane.auth(ttl=600.0), await plane.proxy(ttl=600.0)
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address])
     (agent,) = group.agents
-    await eventually(lambda: len(proxy.table) == 1 and bool(agent.snapshot().tracked))
+    await eventually(lambda: len(proxy.table) == 1 and bool(agent.snapshot().tracked_proxies))
     report = parse(await read(proxy, agent.identity.id))
     assert report.name == agent.identity.name
     assert report.tracker.claimed == (proxy.instance.flags.id,)
     assert [known.proxy_id for known in report.tracker.proxies] == [proxy.instance.flags.id]
     assert [tunnel.proxy_id for tunnel in report.tunnels] == [proxy.instance.flags.id]
-    tunnel = proxy.table.current(agent.identity.id)
+    tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     assert not tunnel.sessions
 
@@ -64,7 +64,7 @@ async def test_agent_that_does_not_take_the_session(
 @pytest.mark.parametrize(("left", "within"), [(None, 5.0), (60.0, 5.0), (2.0, 1.8), (0.0, 0.0)])
 def test_answer_is_there_before_the_caller_leaves(left: float | None, within: float) -> None:
     """One that ends in the same moment would be sent to nobody, with a traceback in the proxy's log."""
-    assert agent_status._patience(left) == pytest.approx(within)
+    assert agent_status._timeout_of(left) == pytest.approx(within)
 
 
 async def test_documents_that_their_caller_does_not_read(

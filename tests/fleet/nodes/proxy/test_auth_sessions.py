@@ -10,9 +10,9 @@ import pytest
 
 from fleet.nodes.agent.program import AgentFlags, AgentGroup
 from fleet.nodes.auth.server import Auth
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy import auth_sessions
-from fleet.nodes.proxy.auth_sessions import AuthDoor
+from fleet.nodes.proxy.auth_sessions import AuthSessionHandler
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.instance import Instance
@@ -45,11 +45,11 @@ async def through(plane: Plane, *proxies: Proxy, tls: TLSFiles | None = None) ->
     return group
 
 
-def door_of(plane: Plane, **more: str) -> AuthDoor:
+def door_of(plane: Plane, **more: str) -> AuthSessionHandler:
     """A door by itself."""
     instance = Instance("proxy", plane.instance_flags("proxy", "door", **more))
     plane.adopt(instance)
-    return AuthDoor(instance)
+    return AuthSessionHandler(instance)
 
 
 async def entry(auth: Auth) -> fleet_pb2.AgentEntry | None:
@@ -99,16 +99,16 @@ async def test_ready_auths_come_first(plane: Plane, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(auth_sessions, "_READY_WITHIN", 30.0)
     sick, well = await plane.auth("sick", ttl=600.0), await plane.auth("well", ttl=600.0)
     door = door_of(plane)
-    sick.instance.process.failed("auth")
+    sick.instance.process.record_failure("auth")
     ports = []
     for _ in range(8):
-        door._looked_at = -1e9
-        first, *_ = await door._order()
+        door._refreshed_at = -1e9
+        first, *_ = await door._shuffle_auths()
         ports.append(first.address)
     assert set(ports) == {addresses.parse(well.instance.grpc_address)}
     await plane.stop(well)
-    door._looked_at = -1e9
-    taken = await door.take(auth_path.AUTH)
+    door._refreshed_at = -1e9
+    taken = await door.accept_session(auth_path.AUTH)
     taken.discard()
 
 
@@ -117,14 +117,14 @@ async def test_backend_that_is_gone(plane: Plane) -> None:
     await plane.auth(ttl=600.0)
     link, url = await plane.backend_forward()
     door = door_of(plane, backend=url)
-    (await door.take(auth_path.AUTH)).discard()
-    await link.change(mode=Mode.CUT)
-    door._looked_at = -1e9
-    (await door.take(auth_path.AUTH)).discard()
+    (await door.accept_session(auth_path.AUTH)).discard()
+    await link.change(mode=ForwardMode.CUT)
+    door._refreshed_at = -1e9
+    (await door.accept_session(auth_path.AUTH)).discard()
     stranger = door_of(plane, backend=url)
     with pytest.raises(TunnelError, match="no auth can be reached: none is known"):
-        await stranger.take(auth_path.AUTH)
-    await link.change(mode=Mode.PASS)
+        await stranger.accept_session(auth_path.AUTH)
+    await link.change(mode=ForwardMode.PASS)
 
 
 async def test_auth_whose_address_is_none_is_passed_over(
@@ -139,8 +139,8 @@ async def test_auth_whose_address_is_none_is_passed_over(
         await auth.instance.backend.put_instance("auth", server, 60.0)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            door._looked_at = -1e9
-            first, second = await door._order()
+            door._refreshed_at = -1e9
+            first, second = await door._shuffle_auths()
             assert first.address == addresses.parse(auth.instance.grpc_address)
             assert (second.address, second.ready) == (("10.0.0.1", 3025), False)
     counted = door._instance.registry.get_sample_value("refloat_refused_total", {"kind": "resource"})

@@ -12,15 +12,15 @@ import pytest
 
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.auth.site import HTTPFlags
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.heartbeat import AuthPresence, HeartbeatFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.instance import AuthsUnavailable
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import HEARTBEAT_AUTH_LABEL, HTTP_LABEL
-from fleet.protocol.recovery.announce import State
-from fleet.transport.backend import BackendUnavailable
+from fleet.protocol.recovery.announce import ComponentState
+from fleet.transport.backend import BackendUnavailableError
 from fleet.transport.tls import TLSFiles
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
@@ -74,7 +74,7 @@ async def test_heartbeat_through_an_auth_of_the_backend(plane: Plane) -> None:
     assert set(labels) == set(resources["proxy-2"].metadata.labels)
     assert resources["proxy-1"].spec.addr == proxy.instance.grpc_address
     assert resources["proxy-1"].metadata.name == proxy.instance.flags.id
-    assert proxy.instance.process.state is State.OK
+    assert proxy.instance.process.state is ComponentState.OK
     assert count(auth, "refloat_auth_http_requests_total", call="UpsertProxy", code="200") == 1
     assert count(proxy, "backend_write_requests_total", component="heartbeat") == 0
     assert count(direct, "backend_write_requests_total", component="heartbeat") == 1
@@ -98,7 +98,7 @@ async def test_connection_is_kept_alive(plane: Plane) -> None:
     proxy = await through(plane, addresses.join(*way.listen))
     for _ in range(3):
         await beat(proxy)
-    assert way.accepted == 1
+    assert way.accepted_count == 1
 
 
 async def test_connection_close_moves_the_proxy(plane: Plane) -> None:
@@ -109,7 +109,7 @@ async def test_connection_close_moves_the_proxy(plane: Plane) -> None:
     sick, well = used(proxy, *auths)
     await beat(proxy)
     assert await written_by(proxy) == [sick.instance.flags.id]
-    sick.instance.process.failed("auth")
+    sick.instance.process.record_failure("auth")
     await beat(proxy)
     assert await written_by(proxy) == [sick.instance.flags.id]
     assert count(sick, "refloat_auth_http_connections_closed_total") == 1
@@ -127,7 +127,7 @@ async def test_frozen_auth_is_left_within_bounded_time(plane: Plane) -> None:
     ways = [await plane.forward(auth.http_address) for auth in auths]
     proxy = await through(plane, *(addresses.join(*way.listen) for way in ways), ttl=10.0)
     (frozen,) = (n for n, way in enumerate(ways) if addresses.join(*way.listen) == presence_of(proxy).auth)
-    await ways[frozen].change(mode=Mode.HOLD)
+    await ways[frozen].change(mode=ForwardMode.HOLD)
     well = auths[1 - frozen].instance.flags.id
 
     async def moved() -> bool:
@@ -151,7 +151,7 @@ async def test_answer_without_an_end_is_cut(plane: Plane, monkeypatch: pytest.Mo
             await writer.drain()
 
     async with serving(endless) as port:
-        with pytest.raises(StartError, match="an answer of more than 64 KiB"):
+        with pytest.raises(NodeStartError, match="an answer of more than 64 KiB"):
             await through(plane, f"127.0.0.1:{port}")
 
 
@@ -159,7 +159,7 @@ async def test_auth_without_its_backend_is_left(plane: Plane) -> None:
     """It answers 503 and keeps the connection: the same heartbeat goes to the other auth."""
     link, url = await plane.backend_forward()
     cut, well = await plane.auth("auth-1", backend=url), await plane.auth("auth-2")
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
     proxy = await through(plane, cut.http_address, well.http_address)
     for _ in range(3):
         await beat(proxy)
@@ -171,12 +171,12 @@ async def test_proxy_with_no_other_auth_is_unhealthy_until_that_recovers(plane: 
     link, url = await plane.backend_forward()
     auth = await plane.auth(backend=url)
     proxy = await through(plane, auth.http_address, ttl=1.0)
-    await link.change(mode=Mode.CUT)
-    await eventually(lambda: proxy.instance.process.state is State.DEGRADED)
+    await link.change(mode=ForwardMode.CUT)
+    await eventually(lambda: proxy.instance.process.state is ComponentState.DEGRADED)
     with pytest.raises(AuthsUnavailable, match=rf"auth {auth.http_address}: 503 the backend at "):
         await beat(proxy)
-    await link.change(mode=Mode.PASS)
-    await eventually(lambda: proxy.instance.process.state is State.OK)
+    await link.change(mode=ForwardMode.PASS)
+    await eventually(lambda: proxy.instance.process.state is ComponentState.OK)
 
 
 async def test_proxy_that_cannot_read_the_backend_does_not_heartbeat(plane: Plane) -> None:
@@ -184,10 +184,10 @@ async def test_proxy_that_cannot_read_the_backend_does_not_heartbeat(plane: Plan
     auth = await plane.auth()
     link, url = await plane.backend_forward()
     proxy = await through(plane, auth.http_address, backend=url, ttl=1.0)
-    await link.change(mode=Mode.CUT)
-    with pytest.raises(BackendUnavailable, match="the backend at"):
+    await link.change(mode=ForwardMode.CUT)
+    with pytest.raises(BackendUnavailableError, match="the backend at"):
         await beat(proxy)
-    await eventually(lambda: proxy.instance.process.state is State.DEGRADED)
+    await eventually(lambda: proxy.instance.process.state is ComponentState.DEGRADED)
 
 
 async def test_orderly_end_deletes_the_resource_through_an_auth(plane: Plane) -> None:
@@ -218,7 +218,7 @@ async def test_proxy_waits_for_the_first_auth(plane: Plane, monkeypatch: pytest.
     """Programs of a fleet start in any order; without any auth for too long it says what is missing."""
     monkeypatch.setattr(AuthPresence, "patience", 0.0)
     with pytest.raises(
-        StartError, match=r"no auth in the backend advertises an HTTP port \(does an auth run"
+        NodeStartError, match=r"no auth in the backend advertises an HTTP port \(does an auth run"
     ):
         await through(plane)
 
@@ -239,10 +239,10 @@ async def test_certificate_names_the_proxy(
             "403 a certificate of role 'auth' may not call UpsertProxy: it needs role 'proxy'",
         ),
     ):
-        with pytest.raises(StartError, match=why):
+        with pytest.raises(NodeStartError, match=why):
             await through(plane, auth.http_address, name="proxy-3", tls=certificates.of(name, role))
     impostor = await plane.auth("auth-3", tls=certificates.of("proxy-9", "proxy"))
-    with pytest.raises(StartError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(NodeStartError, match="CERTIFICATE_VERIFY_FAILED"):
         await through(plane, impostor.http_address, name="proxy-4", tls=certificates.of("proxy-4", "proxy"))
 
 
@@ -251,5 +251,5 @@ async def test_files_of_tls_that_are_none(plane: Plane, tmp_path: Path) -> None:
     nonsense = tmp_path / "x.pem"
     nonsense.write_text("nonsense")
     tls = Certificates(tmp_path / "keys").of("proxy-1", "proxy")
-    with pytest.raises(StartError, match="x\\.pem cannot be used"):
+    with pytest.raises(NodeStartError, match="x\\.pem cannot be used"):
         await through(plane, "127.0.0.1:1", tls=TLSFiles(tls.certificate, tls.key, nonsense))

@@ -11,7 +11,7 @@ def test_counters_have_names() -> None:
     """Each is there by its name."""
     registry = CollectorRegistry()
     metrics = ProxyMetrics(registry)
-    metrics.closed.labels("silent").inc()
+    metrics.closed_tunnels.labels("silent").inc()
     metrics.advisories.labels("asked").inc(2)
     text = generate_latest(registry).decode()
     assert 'refloat_tunnels_closed_total{reason="silent"} 1.0' in text

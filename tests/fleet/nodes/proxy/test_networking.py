@@ -7,7 +7,7 @@ import logging
 import pytest
 import redis.asyncio as redis
 
-from fleet.nodes.auth.cluster_config import Current, stored
+from fleet.nodes.auth.cluster_config import NetworkingConfigCache, get_or_create
 from fleet.protocol.networking.keep_alive import KeepAlive
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, get, serving
@@ -19,7 +19,7 @@ async def test_change_is_followed_and_hinted_at(plane: Plane, agents: Agents) ->
     proxy = await plane.proxy(ttl=2.0)
     backend = proxy.instance.backend
     agent = await agents.connect(proxy, "a")
-    message = await stored(backend)
+    message = await get_or_create(backend)
     message.spec.keep_alive_interval = 7_000_000_000
     message.metadata.revision = "next"
     await backend.put_networking_config(message)
@@ -37,13 +37,13 @@ async def test_malformed_config_is_refused_once(
     proxy = await plane.proxy(ttl=1.0)
     await agents.connect(proxy, "a")
     backend = proxy.instance.backend
-    message = await stored(backend)
+    message = await get_or_create(backend)
     message.spec.keep_alive_interval = -1
     message.metadata.revision = "bad"
     with caplog.at_level(logging.WARNING):
         await backend.put_networking_config(message)
         await eventually(lambda: proxy.networking.revision == "bad")
-        await proxy.networking.look()
+        await proxy.networking.refresh()
     assert caplog.text.count("networking-config.refused") == 1
     assert proxy.table.keep_alive == KeepAlive()
     assert len(proxy.table) == 1
@@ -62,12 +62,12 @@ async def test_config_that_cannot_be_read_is_refused_once(
             mapping={"body": b"\xff\xff", "revision": b"damaged"},
         )
     await eventually(lambda: proxy.networking.revision == "damaged")
-    await proxy.networking.look()
+    await proxy.networking.refresh()
     second = await plane.proxy("proxy-2", ttl=1.0)
-    await eventually(lambda: second.instance.flags.id in proxy._publisher._known)
-    current = Current(auth.instance)
-    assert await current.of("damaged") is None
-    assert await current.of("damaged") is None
+    await eventually(lambda: second.instance.flags.id in proxy._publisher._entries)
+    current = NetworkingConfigCache(auth.instance)
+    assert await current.get("damaged") is None
+    assert await current.get("damaged") is None
     for node in (proxy, auth):
         metrics = (await get(node.instance, "/metrics"))[1]
         assert 'refloat_refused_total{kind="networking-config"} 1.0' in metrics

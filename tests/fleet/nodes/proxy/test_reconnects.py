@@ -28,7 +28,7 @@ class Bench:
     def _open(self, agent: str) -> Tunnel:
         tunnel = self.table.open(fleet_pb2.AgentHello(agent_id=agent, name=agent), object(), 0.0)
         self.table.join(tunnel, 0.0)
-        self.reconnects.opened(tunnel, 0.0)
+        self.reconnects.add_tunnel(tunnel, 0.0)
         return tunnel
 
     async def told(self, agent: str) -> fleet_pb2.ReconnectAdvisory:
@@ -40,20 +40,20 @@ class Bench:
 async def test_asked_for_once_an_id() -> None:
     """Who has the advice is not advised again; another id is another intent."""
     bench = Bench("a", "b")
-    assert bench.reconnects.ask("x", "drain it", (), 0) == Answer(advised=2)
-    assert bench.reconnects.ask("x", "drain it", (), 0) == Answer(already=2)
+    assert bench.reconnects.advise_agents("x", "drain it", (), 0) == Answer(advised=2)
+    assert bench.reconnects.advise_agents("x", "drain it", (), 0) == Answer(already=2)
     told = await bench.told("a")
     assert (told.advisory_id, told.reason, told.leaving) == ("x", "drain it", False)
-    assert bench.reconnects.ask("y", "again", (), 0) == Answer(advised=2)
+    assert bench.reconnects.advise_agents("y", "again", (), 0) == Answer(advised=2)
 
 
 def test_waves_and_names() -> None:
     """The longest open first, so many at a time; named ones only; who is not here is counted."""
     bench = Bench("a", "b", "c")
-    assert bench.reconnects.ask("x", "", (), 2) == Answer(advised=2, left=1)
+    assert bench.reconnects.advise_agents("x", "", (), 2) == Answer(advised=2, left=1)
     assert [bench.tunnels[agent].advisory_id for agent in "abc"] == ["x", "x", ""]
-    assert bench.reconnects.ask("x", "", (), 2) == Answer(advised=1, already=2)
-    assert bench.reconnects.ask("y", "", ("b", "nobody"), 0) == Answer(
+    assert bench.reconnects.advise_agents("x", "", (), 2) == Answer(advised=1, already=2)
+    assert bench.reconnects.advise_agents("y", "", ("b", "nobody"), 0) == Answer(
         advised=1, absent=1, absent_ids=("nobody",)
     )
 
@@ -61,19 +61,19 @@ def test_waves_and_names() -> None:
 def test_who_stays_is_told() -> None:
     """The answer names how many have nowhere to go; replies to older advice mean nothing."""
     bench = Bench("a", "b")
-    bench.reconnects.ask("x", "", (), 0)
+    bench.reconnects.advise_agents("x", "", (), 0)
     for agent, advisory_id, accepted in (("a", "x", False), ("b", "x", True), ("b", "old", False)):
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=accepted)
-        bench.reconnects.answered(bench.tunnels[agent], reply)
-    assert bench.reconnects.ask("x", "", (), 0) == Answer(already=2, staying=1, staying_ids=("a",))
+        bench.reconnects.record_reply(bench.tunnels[agent], reply)
+    assert bench.reconnects.advise_agents("x", "", (), 0) == Answer(already=2, staying=1, staying_ids=("a",))
 
 
 def test_look_only_advises_nobody() -> None:
     """It answers what became of those who were."""
     bench = Bench("a", "b")
-    bench.reconnects.ask("x", "", ("a",), 0)
-    bench.reconnects.answered(bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False))
-    seen = bench.reconnects.ask("x", "", (), 0, look_only=True)
+    bench.reconnects.advise_agents("x", "", ("a",), 0)
+    bench.reconnects.record_reply(bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False))
+    seen = bench.reconnects.advise_agents("x", "", (), 0, look_only=True)
     assert seen == Answer(already=1, left=1, staying=1, staying_ids=("a",))
     assert not bench.tunnels["b"].advisory_id
 
@@ -82,7 +82,7 @@ async def test_periodic() -> None:
     """Each tunnel by its own time; closed ones not at all."""
     bench = Bench("a", "b", interval=10.0)
     bench.reconnects.sweep(9.0)
-    bench.reconnects.closed(bench.tunnels["b"])
+    bench.reconnects.remove_tunnel(bench.tunnels["b"])
     bench.reconnects.sweep(15.0)
     assert bool(bench.tunnels["a"].advisory_id)
     assert "10s" in (await bench.told("a")).reason
@@ -107,16 +107,16 @@ async def test_agents_move_make_before_break(plane: Plane) -> None:
     where = [old.instance.grpc_address, f"127.0.0.1:{link.listen[1]}"]
     (agent,) = (await plane.agents(auth.instance.grpc_address, where)).agents
     await eventually(lambda: set(agent.tunnels.proxies) == ids(old))
-    old.tunnels.reconnects.ask("first", "try", (), 0)
-    await eventually(lambda: old.tunnels.reconnects.ask("first", "try", (), 0).staying == 1)
+    old.tunnels.reconnects.advise_agents("first", "try", (), 0)
+    await eventually(lambda: old.tunnels.reconnects.advise_agents("first", "try", (), 0).staying == 1)
     assert set(agent.tunnels.proxies) == ids(old)
 
     other = await plane.proxy("other", ttl=60.0)
     host, _, port = other.instance.grpc_address.rpartition(":")
     await link.change(to=(host, int(port)))
-    await eventually(lambda: len(agent.snapshot().tracked) == 2)
+    await eventually(lambda: len(agent.snapshot().tracked_proxies) == 2)
     held: list[int] = []
-    old.tunnels.reconnects.ask("second", "go", (), 0)
+    old.tunnels.reconnects.advise_agents("second", "go", (), 0)
 
     def moved() -> bool:
         held.append(len(agent.tunnels.proxies))

@@ -35,7 +35,7 @@ async def one_agent(plane: Plane, proxy: Proxy, **more: Any) -> Agent:
 
 async def status(proxy: Proxy, agent: Agent) -> dict[str, Any]:
     """What the agent tells of itself through its tunnel."""
-    tunnel = proxy.table.current(agent.identity.id)
+    tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     stream = await proxy.tunnels.open_session(tunnel, agent_services.STATUS)
     told = b""
@@ -51,7 +51,7 @@ async def test_status_through_the_tunnel(plane: Plane) -> None:
     proxy = await plane.proxy(ttl=600.0)
     agent = await one_agent(plane, proxy, services=(("web", "127.0.0.1:1"),))
     await eventually(lambda: agent.heartbeats.policy is not None)
-    await eventually(lambda: bool(agent.snapshot().tracked))
+    await eventually(lambda: bool(agent.snapshot().tracked_proxies))
     document = await status(proxy, agent)
     assert document["name"] == "agent-1"
     assert document["services"] == ["web"]
@@ -65,7 +65,7 @@ async def test_service_that_is_not_exposed(plane: Plane) -> None:
     """The agent's own sentence comes back, and the tunnel stands."""
     proxy = await plane.proxy(ttl=600.0)
     agent = await one_agent(plane, proxy)
-    tunnel = proxy.table.current(agent.identity.id)
+    tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     with pytest.raises(TunnelError, match=r"exposes no service 'web' \(it exposes: none\)"):
         await proxy.tunnels.open_session(tunnel, "web")
@@ -162,8 +162,8 @@ async def test_agent_loses_a_stream(plane: Plane, lost: str) -> None:
     else:
         tunnel._client.stop()
     await eventually(lambda: agent.tunnels.tunnels != () and agent.tunnels.tunnels[0] is not tunnel)
-    assert tunnel._registered is not None
-    assert tunnel._registered.done()
+    assert tunnel._register_task is not None
+    assert tunnel._register_task.done()
     await eventually(lambda: len(proxy.table) == 1)
 
 

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.server import Proxy, ProxyFlags, _resource, from_environment, group_labels
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import InstanceFlags
@@ -110,16 +110,16 @@ async def test_half_open_agent(plane: Plane, agents: Agents) -> None:
     proxy = await plane.proxy(ttl=600.0, keep_alive=KeepAlive(interval=2.0, count_max=10))
     silent = await agents.connect(proxy, "silent")
     await agents.connect(proxy, "talking")
-    tunnel = proxy.table.current("silent")
+    tunnel = proxy.table.find_current("silent")
     assert tunnel is not None
 
     async def offline() -> bool:
         return names(await tunnels(proxy)) == ["talking"]
 
-    tunnel.heard_at -= 21.0
+    tunnel.last_seen_at -= 21.0
     await eventually(offline)
     assert tunnel.ended_at is None
-    tunnel.heard_at -= 42.0
+    tunnel.last_seen_at -= 42.0
     assert await silent.code() is grpc.StatusCode.ABORTED
 
 
@@ -163,7 +163,7 @@ async def test_discovery_stops_without_backend(plane: Plane, agents: Agents) -> 
     proxy = await plane.proxy("proxy-1", ttl=1.0, backend=url)
     agent = await agents.connect(proxy, "a")
     await agent.read_discovery()
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
 
     async def unready() -> bool:
         return (await get(proxy.instance, "/readyz"))[0] == 503
@@ -176,7 +176,7 @@ async def test_discovery_stops_without_backend(plane: Plane, agents: Agents) -> 
         told = asyncio.create_task(fresh.read())
         done, _ = await asyncio.wait([told], timeout=1.2)
     assert not done
-    await link.change(mode=Mode.PASS)
+    await link.change(mode=ForwardMode.PASS)
     async with asyncio.timeout(60):
         assert (await told).HasField("discovery")
 
@@ -227,7 +227,7 @@ def test_group_labels(environment: dict[str, str], labels: dict[str, str]) -> No
 @pytest.mark.parametrize("generation", ["-1", "x", str(1 << 64)])
 def test_group_generation_that_stops_the_start(generation: str) -> None:
     """A generation that is no uint64 is an error."""
-    with pytest.raises(lifecycle.StartError, match="PROXYGROUP_GEN"):
+    with pytest.raises(lifecycle.NodeStartError, match="PROXYGROUP_GEN"):
         group_labels({"TELEPORT_UNSTABLE_PROXYGROUP_GEN": generation})
 
 
@@ -239,9 +239,9 @@ def test_environment_of_a_proxy() -> None:
     assert found == [True, True, False]
     assert from_environment(plain, {}).reconnect_interval == 0
     assert from_environment(plain, {interval: "30m"}).reconnect_interval == 1800
-    with pytest.raises(lifecycle.StartError, match=compact):
+    with pytest.raises(lifecycle.NodeStartError, match=compact):
         from_environment(plain, {compact: "yes"})
-    with pytest.raises(lifecycle.StartError, match=interval):
+    with pytest.raises(lifecycle.NodeStartError, match=interval):
         from_environment(plain, {interval: "soon"})
 
 

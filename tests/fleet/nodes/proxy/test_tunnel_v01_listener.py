@@ -16,8 +16,8 @@ from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import lifecycle
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel import agent_services
-from fleet.protocol.tunnel.messages import TunnelError, Wire
-from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.protocol.tunnel.messages import TunnelError, WireVersion
+from fleet.transport.tunnel.client import RegisterEndedError, TunnelClient
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes import strict_stream
@@ -36,7 +36,7 @@ def listener_of(proxy: Proxy) -> str:
 
 
 async def session(proxy: Proxy, agent_id: str, service: str) -> TunnelStream:
-    tunnel = proxy.table.current(agent_id)
+    tunnel = proxy.table.find_current(agent_id)
     assert tunnel is not None
     async with asyncio.timeout(60):
         return await proxy.tunnels.open_session(tunnel, service)
@@ -57,19 +57,19 @@ async def registered(client: StrictClient) -> AsyncIterator[asyncio.Task[None]]:
     assert not client.complaints.heard
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_agent_serves_its_users_over_either_version(plane: Plane, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_agent_serves_its_users_over_either_version(plane: Plane, wire: WireVersion) -> None:
     """The tunnel counts, discovery arrives, sessions carry bytes, refusals are sentences, and the end is orderly."""
     auth = await plane.auth(ttl=600.0)
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
-    address = listener_of(proxy) if wire is Wire.V0_1 else proxy.instance.grpc_address
+    address = listener_of(proxy) if wire is WireVersion.V0_1 else proxy.instance.grpc_address
     async with echoing() as port:
         group = await plane.agents(
             auth.instance.grpc_address, [address], services=(("echo", f"127.0.0.1:{port}"),), tunnel_wire=wire
         )
         (agent,) = group.agents
         await eventually(lambda: len(proxy.table) == 1)
-        await eventually(lambda: agent.snapshot().tracked == (proxy.instance.flags.id,))
+        await eventually(lambda: agent.snapshot().tracked_proxies == (proxy.instance.flags.id,))
         stream = await session(proxy, agent.identity.id, "echo")
         await stream.write(b"over this version")
         assert await stream.read() == b"over this version"
@@ -90,13 +90,13 @@ async def test_agents_of_both_versions_hold_tunnels_to_one_proxy(plane: Plane) -
     groups: list[AgentGroup] = [
         await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address], name_prefix="new"),
         await plane.agents(
-            auth.instance.grpc_address, [listener_of(proxy)], name_prefix="old", tunnel_wire=Wire.V0_1
+            auth.instance.grpc_address, [listener_of(proxy)], name_prefix="old", tunnel_wire=WireVersion.V0_1
         ),
     ]
     await eventually(lambda: len(proxy.table) == 2)
-    assert {tunnel.agent_name: tunnel.wire for tunnel in proxy.table.offered} == {
-        "new-1": Wire.V0_2,
-        "old-1": Wire.V0_1,
+    assert {tunnel.agent_name: tunnel.wire for tunnel in proxy.table.offered_tunnels} == {
+        "new-1": WireVersion.V0_2,
+        "old-1": WireVersion.V0_1,
     }
     await plane.stop(proxy)
     await eventually(lambda: not any(group.agents[0].tunnels.tunnels for group in groups))
@@ -106,9 +106,9 @@ async def test_agent_of_version_0_1_is_displaced_by_itself(plane: Plane) -> None
     """A second tunnel of an agent takes the place of the first, which has no sessions and ends."""
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
     async with stock_agent(proxy) as first:
-        (old,) = proxy.table.offered
+        (old,) = proxy.table.offered_tunnels
         async with stock_agent(proxy):
-            await eventually(lambda: proxy.table.current("router-7") not in (None, old))
+            await eventually(lambda: proxy.table.find_current("router-7") not in (None, old))
             await eventually(first.done)
             assert len(proxy.table) == 1
 
@@ -122,7 +122,7 @@ async def stock_agent(proxy: Proxy, *, handles: bool = True) -> AsyncIterator[as
     await control.write(fleet_pb2.AgentFrame(hello=hello))
     async with asyncio.timeout(60):
         assert (await control.read()).hello.proxy_id == proxy.instance.flags.id
-    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo if handles else None)
+    client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo if handles else None)
     try:
         async with registered(client) as task:
             await eventually(lambda: len(proxy.table) == 1 or task.done())
@@ -155,7 +155,7 @@ async def test_stock_client_of_version_0_1_reaches_what_the_proxy_serves(plane: 
     """As one of version 0.2 does: without a hello it asks for `_proxy` and `_auth`, and for nothing else."""
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
     channel = channel_to(listener_of(proxy))
-    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo)
+    client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
     async with registered(client):
         stream = await client.new_session(auth_path.PROXY.name)
         async with asyncio.timeout(60):
@@ -168,21 +168,21 @@ async def test_session_to_what_the_proxy_does_not_serve(plane: Plane) -> None:
     """It is refused in a sentence."""
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
     channel = channel_to(listener_of(proxy))
-    client = StrictClient(channel, Wire.V0_1, handler=strict_stream.echo)
+    client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
     async with registered(client):
         with pytest.raises(GoError, match=r"no target _status\.agent-1 is registered"):
             await client.new_session("_status.agent-1")
     await channel.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_client_of_the_other_version_is_refused(plane: Plane, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_client_of_the_other_version_is_refused(plane: Plane, wire: WireVersion) -> None:
     """A client that states its version in metadata is ended at the listener of the other one."""
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
-    address = proxy.instance.grpc_address if wire is Wire.V0_1 else listener_of(proxy)
+    address = proxy.instance.grpc_address if wire is WireVersion.V0_1 else listener_of(proxy)
     channel = channel_to(address)
     async with asyncio.timeout(60):
-        with pytest.raises(RegisterEnded) as ended:
+        with pytest.raises(RegisterEndedError) as ended:
             await TunnelClient(channel, wire).run()
     # grpc.aio loses the details of a status that overtakes the call's initial metadata.
     assert "speaks version" in str(ended.value) or str(ended.value) == "Internal error from Core"
@@ -202,7 +202,7 @@ async def test_agent_at_the_listener_of_the_other_version(plane: Plane) -> None:
         auth.instance.grpc_address,
         [proxy.instance.grpc_address],
         name_prefix="old",
-        tunnel_wire=Wire.V0_1,
+        tunnel_wire=WireVersion.V0_1,
     )
     await eventually(lambda: failed_dials(new) >= 2 and failed_dials(old) >= 2)
     assert len(proxy.table) == 0
@@ -213,7 +213,7 @@ async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
     first = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
     host, _, port = listener_of(first).rpartition(":")
     with pytest.raises(
-        lifecycle.StartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
+        lifecycle.NodeStartError, match=f"cannot listen on {host}:{port} for tunnels of version 0.1"
     ):
         await plane.proxy("proxy-2", ttl=600.0, tunnel_v01_listen=(host, int(port)))
 
@@ -221,15 +221,15 @@ async def test_port_in_use_is_one_sentence(plane: Plane) -> None:
 async def test_ready_line_and_restart_name_the_listener(plane: Plane) -> None:
     """The address is in the ready line and in the flags of the next run; without the flag it is in neither."""
     proxy = await plane.proxy(ttl=600.0, tunnel_v01_listen=ANY)
-    assert proxy.ready_facts()["tunnel_v01"] == listener_of(proxy)
-    assert proxy.same_addresses()[-2:] == ["--tunnel-v01-listen", listener_of(proxy)]
+    assert proxy.ready_fields()["tunnel_v01"] == listener_of(proxy)
+    assert proxy.listen_flags()[-2:] == ["--tunnel-v01-listen", listener_of(proxy)]
     plain = await plane.proxy("proxy-2", ttl=600.0)
-    assert "tunnel_v01" not in plain.ready_facts()
-    assert "--tunnel-v01-listen" not in plain.same_addresses()
+    assert "tunnel_v01" not in plain.ready_fields()
+    assert "--tunnel-v01-listen" not in plain.listen_flags()
 
 
 def test_keys_of_two_listeners_differ() -> None:
     """One host and port may have a connection to each listener."""
     peer = "ipv4:127.0.0.1:5"
-    assert key_of(peer, Wire.V0_2) == peer
-    assert key_of(peer, Wire.V0_1) != peer
+    assert key_of(peer, WireVersion.V0_2) == peer
+    assert key_of(peer, WireVersion.V0_1) != peer

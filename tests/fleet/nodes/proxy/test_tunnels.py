@@ -33,15 +33,15 @@ def open_tunnel(table: TunnelTable, name: str, now: float = 0.0) -> Tunnel:
 
 
 def live(table: TunnelTable) -> list[str]:
-    return [tunnel.agent_id for tunnel in table.since("", 0, 100).changed]
+    return [tunnel.agent_id for tunnel in table.since("", 0, 100).updates]
 
 
 def follow(table: TunnelTable, known: set[str], place: tuple[str, int]) -> tuple[str, int]:
     page = table.since(*place, 100)
     if page.full:
         known.clear()
-    known.difference_update(page.removed)
-    known.update(tunnel.agent_id for tunnel in page.changed)
+    known.difference_update(page.removed_keys)
+    known.update(tunnel.agent_id for tunnel in page.updates)
     return page.epoch, page.revision
 
 
@@ -68,12 +68,12 @@ async def test_displaced_tunnel() -> None:
     old = open_tunnel(table, "a")
     new = open_tunnel(table, "a", 1.0)
     assert await old.next_frame(lambda: 1.0) is None
-    assert "displaced" in old.why_ended
+    assert "displaced" in old.end_reason
     table.close(old)
     assert live(table) == ["a"]
     table.close(new)
     assert live(table) == []
-    await table.empty()
+    await table.wait_until_empty()
 
 
 def test_silence_then_a_ping() -> None:
@@ -86,7 +86,7 @@ def test_silence_then_a_ping() -> None:
     table.sweep(30.5, 1.0)
     assert live(table) == []
     assert tunnel.ended_at is None
-    table.heard(tunnel, 31.0)
+    table.record_frame(tunnel, 31.0)
     assert live(table) == ["a"]
     for second in range(31, 123):
         table.sweep(float(second), 1.0)
@@ -100,7 +100,7 @@ def test_thawed_proxy_does_not_blame_its_agents() -> None:
     table.sweep(1.0, 1.0)
     table.sweep(3600.0, 1.0)
     assert live(table) == ["a"]
-    assert tunnel.heard_at == 3598.0
+    assert tunnel.last_seen_at == 3598.0
 
 
 async def test_frames_in_order_and_discovery_gathered() -> None:
@@ -129,5 +129,5 @@ def test_tunnel_is_silent_when_a_ping_is_missing() -> None:
     assert [table.is_silent(usual.key, now) for now in (10.0, 12.0)] == [False, True]
     assert [table.is_silent(slow.key, now) for now in (20.0, 22.0)] == [False, True]
     assert not table.is_silent("nobody", 99.0)
-    table.heard(usual, 12.0)
+    table.record_frame(usual, 12.0)
     assert not table.is_silent(usual.key, 13.0)

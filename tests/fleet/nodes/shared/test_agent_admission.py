@@ -16,7 +16,7 @@ def agent_id(name: str) -> str:
 
 
 def unproven(caller: Caller | None, name: str, identity: str = "") -> str:
-    return agent_admission.unproven(caller, identity or agent_id(name), name, "default")
+    return agent_admission.identity_refusal_of(caller, identity or agent_id(name), name, "default")
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def resource(**fields: Any) -> fleet_pb2.AgentResource:
 )
 def test_heartbeat_with_texts_that_are_too_long(fields: dict[str, Any], why: str) -> None:
     """Each text has its limit, and so has the whole: what no field counts is counted there."""
-    assert why in agent_admission.unusable(resource(**fields))
+    assert why in agent_admission.heartbeat_refusal_of(resource(**fields))
 
 
 def test_every_text_of_a_heartbeat_has_a_limit() -> None:
     """A field that is added to the resource is checked too: no text of it passes with 257 characters."""
     for field in fleet_pb2.AgentResource.DESCRIPTOR.fields:
         for path, text in _with_long_text(field):
-            assert agent_admission.unusable(text), path
+            assert agent_admission.heartbeat_refusal_of(text), path
 
 
 def _with_long_text(field: Any) -> list[tuple[str, fleet_pb2.AgentResource]]:
@@ -117,7 +117,7 @@ def _with_long_text(field: Any) -> list[tuple[str, fleet_pb2.AgentResource]]:
 def test_heartbeat_of_an_agent_of_a_large_mesh() -> None:
     """A tunnel to each of 4,000 proxies fits."""
     claimed = [flags.host_id("default", "proxy", f"proxy-{number}") for number in range(4_000)]
-    assert agent_admission.unusable(resource(tracker={"claimed": claimed}, labels={"a": "b"})) == ""
+    assert agent_admission.heartbeat_refusal_of(resource(tracker={"claimed": claimed}, labels={"a": "b"})) == ""
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_heartbeat_of_an_agent_of_a_large_mesh() -> None:
 def test_hello_with_texts_that_are_too_long(fields: dict[str, Any], why: str) -> None:
     """A proxy takes no more than an auth does."""
     hello = fleet_pb2.AgentHello(**{"agent_id": "a", "name": "a", **fields})
-    assert why in agent_admission.unusable_hello(hello)
-    assert agent_admission.unusable_hello(fleet_pb2.AgentHello(agent_id="a", name="a", version="1")) == ""
+    assert why in agent_admission.hello_refusal_of(hello)
+    assert agent_admission.hello_refusal_of(fleet_pb2.AgentHello(agent_id="a", name="a", version="1")) == ""

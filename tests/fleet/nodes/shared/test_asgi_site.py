@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from fleet.nodes.shared import asgi_site
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport import certificate_authority
 from fleet.transport.tls import SHARED_NAMES, TLSFiles
 
@@ -30,7 +30,7 @@ async def test_serves_and_ends() -> None:
     """It answers on the port it was given, and is gone afterwards, whatever idle connections there are."""
     async with aiohttp.ClientSession() as session:
         async with (
-            asgi_site.serving(caller, ANY, TLSFiles()) as address,
+            asgi_site.serve(caller, ANY, TLSFiles()) as address,
             session.get(f"http://{address}/") as answer,
         ):
             assert (answer.status, await answer.text()) == (200, "")
@@ -40,10 +40,10 @@ async def test_serves_and_ends() -> None:
 
 async def test_port_in_use() -> None:
     """A port that somebody has is one sentence."""
-    async with asgi_site.serving(caller, ANY, TLSFiles()) as address:
+    async with asgi_site.serve(caller, ANY, TLSFiles()) as address:
         host, _, port = address.rpartition(":")
-        with pytest.raises(StartError, match=f"cannot listen on {address}"):
-            async with asgi_site.serving(caller, (host, int(port)), TLSFiles()):
+        with pytest.raises(NodeStartError, match=f"cannot listen on {address}"):
+            async with asgi_site.serve(caller, (host, int(port)), TLSFiles()):
                 raise AssertionError("it listens")
 
 
@@ -56,7 +56,7 @@ async def test_mutual_tls(tmp_path: Path) -> None:
     showing = ssl.create_default_context(cafile=str(own.ca))
     showing.load_cert_chain(theirs.certificate, theirs.key)
     async with (
-        asgi_site.serving(caller, ANY, TLSFiles(own.certificate, own.key, own.ca)) as address,
+        asgi_site.serve(caller, ANY, TLSFiles(own.certificate, own.key, own.ca)) as address,
         aiohttp.ClientSession() as session,
     ):
         async with session.get(f"https://{address}/", ssl=showing) as answer:
@@ -69,6 +69,6 @@ async def test_keys_that_are_none(tmp_path: Path) -> None:
     """One sentence."""
     wrong = tmp_path / "x.pem"
     wrong.write_text("nonsense")
-    with pytest.raises(StartError, match="keys of the HTTP port"):
-        async with asgi_site.serving(caller, ANY, TLSFiles(wrong, wrong)):
+    with pytest.raises(NodeStartError, match="keys of the HTTP port"):
+        async with asgi_site.serve(caller, ANY, TLSFiles(wrong, wrong)):
             raise AssertionError("it serves")

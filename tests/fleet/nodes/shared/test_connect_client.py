@@ -15,7 +15,7 @@ from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import BrokenError, ConnectError, ConnectPlan
 from fleet.transport import certificate_authority
 from fleet.transport.tls import TLSError, TLSFiles
-from fleet.transport.tunnel.pump import Wire, connect
+from fleet.transport.tunnel.pump import TcpConnection, connect
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
 from tests.fakes.tcp import Connected, echoing, serving
@@ -33,12 +33,12 @@ def saying(answer: bytes) -> Connected:
     return connected
 
 
-async def dial(port: int, *more: int, **plan: str) -> Wire:
+async def dial(port: int, *more: int, **plan: str) -> TcpConnection:
     proxies = [("127.0.0.1", one) for one in (port, *more)]
     return await connect_client.dial(ConnectPlan("web.agent-1", proxies, **plan), None)
 
 
-async def through(plan: ConnectPlan) -> Wire:
+async def through(plan: ConnectPlan) -> TcpConnection:
     return await connect_client.dial(plan, connect_client.client_context(plan.tls))
 
 
@@ -114,14 +114,14 @@ async def test_splice_to_the_end_of_the_answer() -> None:
 
     async with serving(answer) as port:
 
-        def made(wire: Wire) -> None:
+        def made(wire: TcpConnection) -> None:
             users.append(asyncio.create_task(carry(wire)))
 
-        async def carry(wire: Wire) -> None:
+        async def carry(wire: TcpConnection) -> None:
             await connect_client.splice(wire, await connect("127.0.0.1", port, 5))
 
         loop = asyncio.get_running_loop()
-        async with await loop.create_server(lambda: Wire(made), "127.0.0.1", 0) as server:
+        async with await loop.create_server(lambda: TcpConnection(made), "127.0.0.1", 0) as server:
             for text, back in ((b"hello", b"HELLO"), (b"", b"")):
                 reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
                 writer.write(text)
@@ -177,7 +177,7 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
         assert message is not None
         assert message.endswith(b"hello")
         wire.close()
-        await wire.gone
+        await wire.closed_future
         await eventually(lambda: proxy.table.sessions == 0)
         with pytest.raises(ConnectError, match="show a certificate"):
             await through(ConnectPlan("echo.agent-1", at, tls=TLSFiles(authority=ca.ca)))

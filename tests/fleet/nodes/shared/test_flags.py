@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.addresses import ADDRESSES
-from fleet.protocol.destination.health import LITERAL, RECOMMENDED
+from fleet.protocol.destination.health import LITERAL_SETTINGS, RECOMMENDED_SETTINGS
 
 
 @click.command()
@@ -72,6 +72,6 @@ def test_destination_health_is_chosen(args: tuple[str, ...], env: dict[str, str]
         seen.append(destination_health)
 
     assert CliRunner().invoke(read, args, env=env).exit_code == 0
-    assert seen == [LITERAL if is_literal else RECOMMENDED]
+    assert seen == [LITERAL_SETTINGS if is_literal else RECOMMENDED_SETTINGS]
     refused = CliRunner().invoke(read, ["--destination-health", "mine"])
     assert (refused.exit_code, "'recommended', 'literal'" in refused.output) == (2, True)

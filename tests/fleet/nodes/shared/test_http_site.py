@@ -18,7 +18,7 @@ async def test_serving_until_the_block_ends() -> None:
     app = web.Application()
     async with aiohttp.ClientSession() as session:
         async with (
-            http_site.serving(app, ("127.0.0.1", 0)) as bound,
+            http_site.serve(app, ("127.0.0.1", 0)) as bound,
             session.get(f"http://{bound}/") as answer,
         ):
             assert answer.status == 404
@@ -28,10 +28,10 @@ async def test_serving_until_the_block_ends() -> None:
 
 async def test_serving_on_a_port_in_use_says_so() -> None:
     """One sentence with the address."""
-    async with http_site.serving(web.Application(), ("127.0.0.1", 0)) as bound:
+    async with http_site.serve(web.Application(), ("127.0.0.1", 0)) as bound:
         host, _, port = bound.rpartition(":")
-        with pytest.raises(lifecycle.StartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
-            async with http_site.serving(web.Application(), (host, int(port))):
+        with pytest.raises(lifecycle.NodeStartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
+            async with http_site.serve(web.Application(), (host, int(port))):
                 raise AssertionError("two sites on one port")
 
 
@@ -47,7 +47,7 @@ async def test_few_requests_wait_on_one_connection() -> None:
 
     app = web.Application()
     app.router.add_get("/", answer)
-    async with http_site.serving(app, ("127.0.0.1", 0)) as bound:
+    async with http_site.serve(app, ("127.0.0.1", 0)) as bound:
         host, _, port = bound.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 20_000)

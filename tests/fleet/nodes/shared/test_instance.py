@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.instance import Instance
 from fleet.protocol.instance_labels import DRAINING_LABEL
@@ -63,8 +63,8 @@ async def test_resource_stays_alive(plane: Plane) -> None:
     await eventually(renewed)
 
 
-@pytest.mark.parametrize("fault", [Mode.CUT, Mode.HOLD])
-async def test_backend_lost_and_back(plane: Plane, fault: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [ForwardMode.CUT, ForwardMode.HOLD])
+async def test_backend_lost_and_back(plane: Plane, fault: ForwardMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its next heartbeat: NOT_SERVING and 503. Back: recovering with 400, then ok by a second heartbeat."""
     link, url = await plane.backend_forward()
     auth = (await plane.auth(backend=url, ttl=1.0)).instance
@@ -79,7 +79,7 @@ async def test_backend_lost_and_back(plane: Plane, fault: Mode, monkeypatch: pyt
     codes: list[int] = []
     auth.process.listen(lambda state: codes.append(readyz(state)[0]))
     monkeypatch.setattr(backend, "TIMEOUT", 40.0)
-    await link.change(mode=Mode.PASS)
+    await link.change(mode=ForwardMode.PASS)
 
     async def ok() -> bool:
         return (await get(auth, "/readyz"))[0] == 200
@@ -101,9 +101,9 @@ async def test_orderly_end_deletes_the_resource(plane: Plane, valkey_url: str, p
 async def test_backend_down_at_start(plane: Plane) -> None:
     """One sentence that names the backend, and nothing is left listening."""
     link, url = await plane.backend_forward()
-    await link.change(mode=Mode.CUT)
+    await link.change(mode=ForwardMode.CUT)
     instance = Instance("auth", plane.instance_flags("auth", "auth-1", backend=url))
-    with pytest.raises(lifecycle.StartError, match=r"the backend at 127\.0\.0\.1:\d+"):
+    with pytest.raises(lifecycle.NodeStartError, match=r"the backend at 127\.0\.0\.1:\d+"):
         await instance.start()
     host, port = instance.grpc_address.split(":")
     with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
@@ -118,13 +118,13 @@ async def test_port_in_use(plane: Plane, which: str) -> None:
         taken.listen()
         address = taken.getsockname()
         instance = Instance("auth", plane.instance_flags("auth", "auth-1", **{which: address}))
-        with pytest.raises(lifecycle.StartError, match=f"cannot listen on 127.0.0.1:{address[1]}"):
+        with pytest.raises(lifecycle.NodeStartError, match=f"cannot listen on 127.0.0.1:{address[1]}"):
             await instance.start()
 
 
 def test_backend_is_no_url(plane: Plane) -> None:
     """A wrong flag is named."""
-    with pytest.raises(lifecycle.StartError, match="--backend 'nonsense'"):
+    with pytest.raises(lifecycle.NodeStartError, match="--backend 'nonsense'"):
         Instance("auth", plane.instance_flags("auth", "auth-1", backend="nonsense"))
 
 
@@ -143,9 +143,9 @@ async def test_draining_is_in_its_resource(plane: Plane) -> None:
         return await said() is None
 
     assert await takes()
-    proxy.standing.drain("kernel update")
+    proxy.declared_status.drain("kernel update")
     await eventually(drains)
-    proxy.standing.undrain()
+    proxy.declared_status.undrain()
     await eventually(takes)
 
 
@@ -157,7 +157,7 @@ async def test_password_of_the_backend_from_a_file(plane: Plane, tmp_path: Path)
     file.write_text(f"{url.password}\n")
     auth = await plane.auth(backend=bare, backend_password_file=file)
     assert len(await auth.instance.backend.instances("auth")) == 1
-    with pytest.raises(lifecycle.StartError, match="the backend at"):
+    with pytest.raises(lifecycle.NodeStartError, match="the backend at"):
         await plane.auth("auth-2", backend=bare)
-    with pytest.raises(lifecycle.StartError, match=r"--backend-password-file .* cannot be read"):
+    with pytest.raises(lifecycle.NodeStartError, match=r"--backend-password-file .* cannot be read"):
         Instance("auth", plane.instance_flags("auth", "auth-3", backend_password_file=tmp_path / "none"))

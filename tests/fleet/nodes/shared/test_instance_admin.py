@@ -9,12 +9,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.protocol.destination.instance_status import (
     ACCEPTING_SERVICE,
-    NOTHING,
+    EMPTY_STATUS,
     PREFERRED_SERVICE,
-    Said,
+    InstanceStatus,
     read,
 )
-from fleet.transport.admin import InstanceAdmin, Refused
+from fleet.transport.admin import InstanceAdmin, RejectedError
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, channel_to
@@ -28,7 +28,7 @@ async def test_words_are_told_by_health(plane: Plane) -> None:
     async with channel_to(auth.instance.grpc_address) as channel:
         admin, health = InstanceAdmin(channel), health_pb2_grpc.HealthStub(channel)
 
-        async def told() -> tuple[Said, dict[str, int]]:
+        async def told() -> tuple[InstanceStatus, dict[str, int]]:
             call = health.Check(health_pb2.HealthCheckRequest())
             assert (await call).status == SERVING
             found = (await health.List(health_pb2.HealthListRequest())).statuses
@@ -37,10 +37,10 @@ async def test_words_are_told_by_health(plane: Plane) -> None:
         await admin.drain("kernel update")
         await admin.degrade("busy", 3600.0)
         statuses = {"": SERVING, PREFERRED_SERVICE: NOT_SERVING, ACCEPTING_SERVICE: NOT_SERVING}
-        assert await told() == (Said("busy", "kernel update"), statuses)
+        assert await told() == (InstanceStatus("busy", "kernel update"), statuses)
         await admin.undrain()
         await admin.restore()
-        assert await told() == (NOTHING, dict.fromkeys(statuses, SERVING))
+        assert await told() == (EMPTY_STATUS, dict.fromkeys(statuses, SERVING))
 
 
 async def test_drained_proxy_takes_nobody_new(plane: Plane, agents: Agents) -> None:
@@ -61,7 +61,7 @@ async def test_refusals_name_the_field(plane: Plane) -> None:
     """No word, and a reason nobody can read."""
     auth = await plane.auth(ttl=600.0)
     async with channel_to(auth.instance.grpc_address) as channel:
-        with pytest.raises(Refused, match="reason"):
+        with pytest.raises(RejectedError, match="reason"):
             await InstanceAdmin(channel).drain("two\nlines")
         stub = fleet_pb2_grpc.InstanceAdminStub(channel)
         with pytest.raises(grpc.aio.AioRpcError, match="word") as caught:

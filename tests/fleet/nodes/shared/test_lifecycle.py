@@ -33,7 +33,7 @@ def test_start_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A node that cannot start says why and exits with 2."""
 
     def work() -> None:
-        raise lifecycle.StartError("the port is in use")
+        raise lifecycle.NodeStartError("the port is in use")
 
     with pytest.raises(SystemExit) as caught:
         lifecycle.run(work)

@@ -6,14 +6,14 @@ import asyncio
 import time
 
 from fleet.nodes.shared import loop_lag
-from fleet.protocol.destination.instance_status import NOTHING
-from fleet.transport.declared_status import Standing
+from fleet.protocol.destination.instance_status import EMPTY_STATUS
+from fleet.transport.declared_status import DeclaredStatus
 from tests.fakes.waiting import eventually
 
 
 async def test_loop_that_is_held_up_often_is_degraded() -> None:
     """Work that blocks the loop again and again is said; the word ends by itself."""
-    standing = Standing()
+    standing = DeclaredStatus()
 
     async def work() -> None:
         while True:
@@ -22,7 +22,7 @@ async def test_loop_that_is_held_up_often_is_degraded() -> None:
                 pass  # holding up the loop is the point
             await asyncio.sleep(0)
 
-    async with loop_lag.watched(standing, 0.001):
+    async with loop_lag.watch_lateness(standing, 0.001):
         busy = asyncio.create_task(work())
         await eventually(lambda: standing.degraded is not None)
         busy.cancel()
@@ -33,7 +33,7 @@ async def test_loop_that_is_held_up_often_is_degraded() -> None:
 
 async def test_loop_on_time_says_nothing() -> None:
     """However often it looks."""
-    standing = Standing()
-    async with loop_lag.watched(standing, 3600.0):
+    standing = DeclaredStatus()
+    async with loop_lag.watch_lateness(standing, 3600.0):
         await asyncio.sleep(0)
-    assert standing.said == NOTHING
+    assert standing.status == EMPTY_STATUS

@@ -17,10 +17,10 @@ from fleet.monitoring.sources.policies import ask_policies
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import lifecycle, node_policies
 from fleet.nodes.shared.node_policies import Policies
-from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision
+from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision_of
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, ServiceConfig
-from fleet.transport.admin import AdminError, Conflict, NodePoliciesAdmin, Refused
+from fleet.transport.admin import AdminError, RevisionConflict, NodePoliciesAdmin, RejectedError
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.waiting import eventually
 
@@ -31,7 +31,7 @@ _RECONNECT = (
 
 
 def _sources(own: Policies) -> dict[str, tuple[str, Source]]:
-    return {value.name: (value.text, value.source) for value in own.running}
+    return {value.name: (value.text, value.source) for value in own.effective_values}
 
 
 def test_file_overrides_the_environment(tmp_path: Path) -> None:
@@ -47,18 +47,18 @@ def test_file_overrides_the_environment(tmp_path: Path) -> None:
     flagged, ttl = node_policies.load_with_ttl("auth", data, environment, 90.0)
     assert ttl == 90
     assert _sources(flagged)[AUTH_TTL_VARIABLE][1] is Source.FLAG
-    assert again.merged()[AUTH_TTL_VARIABLE] == "30s"
+    assert again.merge_environment()[AUTH_TTL_VARIABLE] == "30s"
 
 
 def test_wrong_file_stops_the_start(tmp_path: Path) -> None:
     """It is named, as is a wrong variable."""
     (tmp_path / FILE_NAME).write_text("PATH=x\n")
-    with pytest.raises(lifecycle.StartError, match=FILE_NAME):
+    with pytest.raises(lifecycle.NodeStartError, match=FILE_NAME):
         node_policies.load("auth", tmp_path, {})
-    with pytest.raises(lifecycle.StartError, match=PROXY_TTL_VARIABLE):
+    with pytest.raises(lifecycle.NodeStartError, match=PROXY_TTL_VARIABLE):
         node_policies.load_with_ttl("proxy", None, {PROXY_TTL_VARIABLE: "soon"}, None)
     (tmp_path / "file").write_text("")
-    with pytest.raises(lifecycle.StartError, match="--data"):
+    with pytest.raises(lifecycle.NodeStartError, match="--data"):
         node_policies.load("auth", tmp_path / "file", {})
 
 
@@ -77,7 +77,7 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
     async with channel_to(auth.instance.grpc_address) as channel:
         admin = NodePoliciesAdmin(channel)
         before = await ask_policies(channel, timeout=30)
-        assert before.revision == revision({})
+        assert before.revision == revision_of({})
         after = await admin.set(before.revision, {RFD_VARIABLE: _RECONNECT, AUTH_TTL_VARIABLE: "30s"})
         report = await ask_policies(channel, timeout=30)
         assert report.revision == after
@@ -86,9 +86,9 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
         assert (ttl.now.text, ttl.now.source) == ("10m", Source.ENVIRONMENT)
         assert (ttl.following.text, ttl.following.source) == ("30s", Source.FILE)
         assert ttl.beneath == ttl.now
-        with pytest.raises(Conflict, match="somebody else wrote"):
+        with pytest.raises(RevisionConflict, match="somebody else wrote"):
             await admin.set(before.revision, {})
-        with pytest.raises(Conflict, match="not this run"):
+        with pytest.raises(RevisionConflict, match="not this run"):
             await admin.restart("another", "x")
         for _ in range(2):
             await admin.restart(report.run_id, "to try", drain=1.5)
@@ -112,8 +112,8 @@ async def test_wrong_values_are_refused(
     """By name, and nothing is kept."""
     auth = await _auth(plane, tmp_path, lambda _drain: None)
     async with channel_to(auth.instance.grpc_address) as channel:
-        with pytest.raises(Refused, match=says):
-            await NodePoliciesAdmin(channel).set(revision({}), values)
+        with pytest.raises(RejectedError, match=says):
+            await NodePoliciesAdmin(channel).set(revision_of({}), values)
     assert not (tmp_path / FILE_NAME).exists()
 
 

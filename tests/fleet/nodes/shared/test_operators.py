@@ -136,7 +136,7 @@ async def test_operators_are_none_of_the_fleet(
 ) -> None:
     """A certificate that is stolen from a node moves nothing, and neither does one of a role nobody listed."""
     caller: Any = Caller(monkeypatch, role)
-    await operators.demand(caller, "drain instances", "127.0.0.1")
+    await operators.require_operator(caller, "drain instances", "127.0.0.1")
     assert (caller.refused is not None) == refused
     if refused:
         assert caller.refused[0] is grpc.StatusCode.PERMISSION_DENIED
@@ -157,22 +157,22 @@ async def test_operators_are_none_of_the_fleet(
 )
 def test_off_loopback_the_console_alone(role: str | None, host: str, allowed: bool) -> None:
     """Everybody who reaches a port of the network could ask otherwise."""
-    assert (operators.refused(role, "drain it", host) == "") is allowed
+    assert (operators.refusal_of(role, "drain it", host) == "") is allowed
 
 
 def test_anybody_is_for_callers_without_a_certificate() -> None:
     """The flag opens a port that asks for no certificates; it does not make an agent an operator."""
-    assert operators.refused(None, "write", "0.0.0.0", anybody=True) == ""
-    assert operators.refused("agent", "write", "127.0.0.1", anybody=True) != ""
+    assert operators.refusal_of(None, "write", "0.0.0.0", allow_anonymous=True) == ""
+    assert operators.refusal_of("agent", "write", "127.0.0.1", allow_anonymous=True) != ""
 
 
 def test_sentence_names_the_roles() -> None:
     """The caller learns which certificate would do."""
     roles = {"proxy", "auth"}
-    assert operators.refused("", "write", "::1", roles) == (
+    assert operators.refusal_of("", "write", "::1", roles) == (
         "a certificate without a role may not write: it needs role 'auth' or 'proxy'"
     )
-    assert operators.refused(None, "write", "::", roles) == (
+    assert operators.refusal_of(None, "write", "::", roles) == (
         "off loopback only a certificate of role 'auth' or 'proxy' may write"
     )
 
@@ -180,7 +180,7 @@ def test_sentence_names_the_roles() -> None:
 async def test_reason_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The field is named."""
     caller: Any = Caller(monkeypatch, None)
-    await operators.demand_reason(caller, "kernel update")
+    await operators.require_reason(caller, "kernel update")
     assert caller.refused is None
-    await operators.demand_reason(caller, "two\nlines")
+    await operators.require_reason(caller, "two\nlines")
     assert caller.refused[0] is grpc.StatusCode.INVALID_ARGUMENT

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fleet.nodes.shared.picking_options import preferring_options
+from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import picker
 
 
@@ -15,11 +15,11 @@ def settings_of(*flags: str) -> picker.Settings:
     given: list[picker.Settings] = []
 
     @click.command()
-    @preferring_options
+    @picking_options
     @click.option("--other", default="")
-    def command(other: str, preferring: picker.Settings) -> None:
+    def command(other: str, picking_settings: picker.Settings) -> None:
         assert other == "mine"
-        given.append(preferring)
+        given.append(picking_settings)
 
     result = CliRunner().invoke(command, ["--other", "mine", *flags])
     assert result.exit_code == 0, result.output
@@ -55,8 +55,8 @@ def test_flag_that_cannot_be_obeyed_is_refused(flags: tuple[str, str]) -> None:
     """With its name, and exit code 2."""
 
     @click.command()
-    @preferring_options
-    def command(preferring: picker.Settings) -> None:
+    @picking_options
+    def command(picking_settings: picker.Settings) -> None:
         raise AssertionError("unreachable")
 
     result = CliRunner().invoke(command, list(flags))

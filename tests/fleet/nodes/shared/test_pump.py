@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fleet.nodes.shared.pump import Link, Tasks
+from fleet.nodes.shared.pump import ConnectionPair, Tasks
 from tests.fakes.loop_faults import record_loop_faults
 from tests.fakes.waiting import eventually
 
@@ -18,8 +18,8 @@ class Scene:
     """A server of links, which nobody dials on for."""
 
     port: int = 0
-    accepted: list[Link] = field(default_factory=list)
-    ended: list[Link] = field(default_factory=list)
+    accepted: list[ConnectionPair] = field(default_factory=list)
+    ended: list[ConnectionPair] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def scene() -> AsyncIterator[Scene]:
     made = Scene()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: Link(made.accepted.append, made.ended.append).near, "127.0.0.1", 0
+        lambda: ConnectionPair(made.accepted.append, made.ended.append).near, "127.0.0.1", 0
     )
     made.port = server.sockets[0].getsockname()[1]
     yield made

@@ -17,7 +17,7 @@ def test_refusals_are_counted_each_and_told_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         for kind, peer in (("frame", "a"), ("frame", "a"), ("frame", "b"), ("tunnel", "a")):
             refusals.refuse(kind, peer, f"of {peer}", "it is empty")
-        refusals.tell("heartbeat", "a", "of a", "it has no id")
+        refusals.log_once("heartbeat", "a", "of a", "it has no id")
     assert caplog.messages == [
         "frame.refused: of a: it is empty",
         "frame.refused: of b: it is empty",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import grpc.aio
 
-from fleet.nodes.shared.response_limiter import Context, LargeAnswers
+from fleet.nodes.shared.response_limiter import Context, ResponseLimiter
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport import channels
 from tests.fakes.raw_calls import RawCall, call, deaf_connection
@@ -15,7 +15,7 @@ _LIST = "/lists/List"
 _ANSWER = b"x" * 1_000_000
 
 
-async def _serve(answers: LargeAnswers) -> tuple[grpc.aio.Server, str]:
+async def _serve(answers: ResponseLimiter) -> tuple[grpc.aio.Server, str]:
     async def answer(_: bytes, context: Context) -> bytes:
         await answers.admit(context)
         return _ANSWER
@@ -34,7 +34,7 @@ def _refused(calls: list[RawCall]) -> list[Status | None]:
 
 async def test_answers_of_one_caller_that_wait_are_bounded() -> None:
     """Else a question of a hundred bytes would cost megabytes for as long as its call is open."""
-    server, address = await _serve(LargeAnswers(most_of_one=3))
+    server, address = await _serve(ResponseLimiter(limit_per_caller=3))
     deaf = await deaf_connection(address)
     calls = [call(deaf, _LIST) for _ in range(10)]
     await eventually(lambda: len(_refused(calls)) == 7)
@@ -45,7 +45,7 @@ async def test_answers_of_one_caller_that_wait_are_bounded() -> None:
 
 async def test_answer_that_is_read_makes_room() -> None:
     """So do those whose connection is gone."""
-    server, address = await _serve(LargeAnswers(most_of_one=1))
+    server, address = await _serve(ResponseLimiter(limit_per_caller=1))
     async with channels.open_channel(address) as channel:
         listing = channel.unary_unary(_LIST)
         for _ in range(3):
@@ -67,7 +67,7 @@ async def test_answer_that_is_read_makes_room() -> None:
 
 async def test_answers_of_all_callers_are_bounded() -> None:
     """Callers are many."""
-    server, address = await _serve(LargeAnswers(most=2))
+    server, address = await _serve(ResponseLimiter(limit=2))
     deaf = await deaf_connection(address)
     calls = [call(deaf, _LIST) for _ in range(3)]
     await eventually(lambda: len(_refused(calls)) == 1)
@@ -77,7 +77,7 @@ async def test_answers_of_all_callers_are_bounded() -> None:
 
 async def test_answer_that_is_not_read_in_time_is_given_up() -> None:
     """Its call ends, and there is room again."""
-    server, address = await _serve(LargeAnswers(most_of_one=1, read_within=0.2))
+    server, address = await _serve(ResponseLimiter(limit_per_caller=1, read_within=0.2))
     deaf = await deaf_connection(address)
     call(deaf, _LIST)
     async with channels.open_channel(address) as channel:

@@ -39,7 +39,7 @@ def pipes() -> Iterator[Pipes]:
 async def _received(stdio: Stdio) -> bytes:
     """Everything until standard input ends."""
     got = b""
-    while (message := await stdio.wire.read()) is not None:
+    while (message := await stdio.connection.read()) is not None:
         got += codec.read_data(message)[0]
     return got
 
@@ -57,16 +57,16 @@ async def test_input_reaches_the_pump_to_its_end(pipes: Pipes) -> None:
 
     received, _ = await asyncio.gather(_received(stdio), asyncio.to_thread(write))
     assert received == sent
-    stdio.wire.close()
-    await stdio.written()
+    stdio.connection.close()
+    await stdio.wait_until_written()
 
 
 async def test_output_is_written_before_it_counts_as_written(pipes: Pipes) -> None:
     """Who exits afterwards loses nothing."""
     stdio = await pipes.open()
-    await stdio.wire.write(memoryview(b"answer"))
-    stdio.wire.close()
-    await stdio.written()
+    await stdio.connection.write(memoryview(b"answer"))
+    stdio.connection.close()
+    await stdio.wait_until_written()
     assert pipes.drain.read(100) == b"answer"
 
 
@@ -77,7 +77,7 @@ async def test_output_that_nobody_reads_ends_the_connection(pipes: Pipes) -> Non
 
     async def write() -> None:
         while True:
-            await stdio.wire.write(memoryview(b"x" * 65536))
+            await stdio.connection.write(memoryview(b"x" * 65536))
             await asyncio.sleep(0)
 
     with pytest.raises(OSError, match=r"."):

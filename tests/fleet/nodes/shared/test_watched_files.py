@@ -30,7 +30,7 @@ class Reader:
 @asynccontextmanager
 async def looking(files: WatchedFiles, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     monkeypatch.setattr(watched_files, "_LOOK", 0.01)
-    task = asyncio.create_task(files.keep_reading())
+    task = asyncio.create_task(files.watch())
     yield
     task.cancel()
 
@@ -42,7 +42,7 @@ async def test_each_change_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     two.write_text("a")
     reader = Reader()
     files = WatchedFiles([one, two], reader.read)
-    files.note()
+    files.record_stamps()
     async with looking(files, monkeypatch):
         for number, change in enumerate(
             (
@@ -50,7 +50,7 @@ async def test_each_change_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 lambda: one.rename(two),
                 lambda: one.write_text("back"),
                 two.unlink,
-                files.look_now,
+                files.reload_now,
             ),
             start=1,
         ):
@@ -64,7 +64,7 @@ async def test_file_that_is_still_being_written(tmp_path: Path, monkeypatch: pyt
     path.write_text("a")
     reader = Reader()
     files = WatchedFiles([path], reader.read)
-    files.note()
+    files.record_stamps()
     stamps = iter([(0, 0, 0, size) for size in (1, 2, 3, 4)])
     last = (0, 0, 0, 5)
     looks = 0
@@ -92,7 +92,7 @@ async def test_file_behind_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "file").symlink_to("data/file")
     reader = Reader()
     files = WatchedFiles([tmp_path / "file"], reader.read)
-    files.note()
+    files.record_stamps()
     async with looking(files, monkeypatch):
         (tmp_path / "new").symlink_to("v2")
         (tmp_path / "new").rename(tmp_path / "data")

@@ -5,27 +5,27 @@ from random import Random
 import numpy as np
 
 from fleet.nodes.simulation.fault_script import parse_fault
-from fleet.nodes.simulation.fleet import Fleet, Instance, Shape
+from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel, SimulationShape
 
 _START = 1_800_000_000.0
-_SMALL = Shape(agents=200, proxies=4, auths=2)
+_SMALL = SimulationShape(agents=200, proxies=4, auths=2)
 
 
-def _fleet(shape: Shape = _SMALL, seed: int = 7) -> Fleet:
-    return Fleet(shape, Random(seed), _START)
+def _fleet(shape: SimulationShape = _SMALL, seed: int = 7) -> SimulatedFleet:
+    return SimulatedFleet(shape, Random(seed), _START)
 
 
-def _open(fleet: Fleet) -> int:
+def _open(fleet: SimulatedFleet) -> int:
     return sum(len(proxy.tunnels) for proxy in fleet.proxies)
 
 
-def _agents(proxy: Instance) -> dict[int, float]:
+def _agents(proxy: InstanceModel) -> dict[int, float]:
     """Who has a tunnel there, and since when."""
     page = proxy.tunnels.since("", 0, 1_000_000)
-    return {opened.agent: opened.at for opened in page.changed}
+    return {opened.agent: opened.at for opened in page.updates}
 
 
-def _pass(fleet: Fleet, begin: float, seconds: float, step: float = 1.0) -> float:
+def _pass(fleet: SimulatedFleet, begin: float, seconds: float, step: float = 1.0) -> float:
     """Tick through `seconds`; return the moment reached."""
     now = _START + begin
     for moment in np.arange(now, now + seconds + step, step):
@@ -43,7 +43,7 @@ def test_fleet_new_has_every_tunnel_and_even_homes() -> None:
 
 def test_fleet_same_seed_same_faults_stay_equal_whenever_they_tick() -> None:
     """Processes of one simulation tick at different moments and must agree on who is stranded, and on places."""
-    shape = Shape(agents=200, proxies=4, reconnect_after=5.0)
+    shape = SimulationShape(agents=200, proxies=4, reconnect_after=5.0)
     one, two = _fleet(shape), _fleet(shape)
     script = ("strand proxy-2 10", "kill proxy-1", "offline proxy-3 5", "heal all", "freeze proxy-4")
     for number, text in enumerate(script):
@@ -60,7 +60,7 @@ def test_fleet_same_seed_same_faults_stay_equal_whenever_they_tick() -> None:
 
 def test_heartbeats_at_ttl_600_come_in_time_and_spread() -> None:
     """Nothing expires, and about one agent in 330 renews each second."""
-    fleet = _fleet(Shape(agents=3300, proxies=4))
+    fleet = _fleet(SimulationShape(agents=3300, proxies=4))
     before = fleet.revision
     now = _pass(fleet, 0, 660, step=2.0)
     assert (fleet.expires_at > now).all()
@@ -83,7 +83,7 @@ def test_auth_cut_from_backend_moves_only_reconnect() -> None:
     now = _pass(fleet, 0, 700, step=5.0)
     held = fleet.auth == 0
     assert held.any()
-    assert not fleet.reconnecting[held].any()
+    assert not fleet.reconnect_mask[held].any()
     assert (fleet.expires_at[held] <= now).all()
     assert fleet.auths[0].expires_at <= now
     fleet.apply(parse_fault("heal auth-1"), now)
@@ -105,19 +105,19 @@ def test_strand_takes_all_tunnels_and_leaves_heartbeats() -> None:
     fleet = _fleet()
     fleet.apply(parse_fault("strand proxy-1 20"), _START)
     assert _open(fleet) == 360
-    assert fleet.beating.all()
+    assert fleet.heartbeat_mask.all()
     fleet.apply(parse_fault("offline proxy-1 10"), _START)
     assert _open(fleet) == 340
-    assert int((~fleet.beating).sum()) == 10
+    assert int((~fleet.heartbeat_mask).sum()) == 10
     fleet.apply(parse_fault("heal proxy-1"), _START)
     fleet.tick(_START + 3)
     assert _open(fleet) == 400
-    assert fleet.beating.all()
+    assert fleet.heartbeat_mask.all()
 
 
 def test_strand_more_than_there_are_takes_all_of_them() -> None:
     """A count is a wish."""
-    fleet = _fleet(Shape(agents=10, proxies=2, connections=1))
+    fleet = _fleet(SimulationShape(agents=10, proxies=2, connections=1))
     fleet.apply(parse_fault("strand proxy-1 1000"), _START)
     assert _open(fleet) == 5
 
@@ -150,7 +150,7 @@ def test_proxies_killed_together_and_healed_in_turn() -> None:
 
 def test_proxy_killed_with_reconnect_after_spreads_its_agents() -> None:
     """When agents find another proxy, all tunnels are back after one and a half times that."""
-    fleet = _fleet(Shape(agents=200, proxies=4, reconnect_after=10.0))
+    fleet = _fleet(SimulationShape(agents=200, proxies=4, reconnect_after=10.0))
     fleet.apply(parse_fault("kill proxy-1"), _START)
     _pass(fleet, 0, 16)
     assert _open(fleet) == 400
@@ -164,12 +164,12 @@ def test_proxy_frozen_and_thawed_keeps_its_tunnels() -> None:
     fleet.apply(parse_fault("freeze proxy-1"), _START)
     fleet.apply(parse_fault("thaw proxy-1"), _START + 5)
     assert _agents(fleet.proxies[0]) == before
-    assert not fleet.proxies[0].frozen
+    assert not fleet.proxies[0].is_frozen
 
 
 def test_churn_closes_and_opens_again() -> None:
     """Revisions move on; after the last second everything is open again."""
-    fleet = _fleet(Shape(agents=200, proxies=4, churn=0.1))
+    fleet = _fleet(SimulationShape(agents=200, proxies=4, churn=0.1))
     before = sum(proxy.tunnels.revision for proxy in fleet.proxies)
     _pass(fleet, 0, 10, step=0.25)
     assert sum(proxy.tunnels.revision for proxy in fleet.proxies) - before > 100

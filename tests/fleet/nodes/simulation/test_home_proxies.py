@@ -4,18 +4,18 @@ from collections import Counter
 
 import pytest
 
-from fleet.nodes.simulation.home_proxies import Homes, HomesError, deal, parse, written
+from fleet.nodes.simulation.home_proxies import Homes, HomesError, assign_homes, parse, format_homes
 
 
 def test_deal_none_named_is_in_turn() -> None:
     """Blocks are even, and the first ones take what is left over."""
-    assert list(deal(7, 3)) == [0, 1, 2, 0, 1, 2, 0]
+    assert list(assign_homes(7, 3)) == [0, 1, 2, 0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("asked", [207, 0, 9000])
 def test_deal_named_proxy_has_exactly_as_many(asked: int) -> None:
     """The rest is dealt evenly to the others."""
-    counts = Counter(deal(10_000, 48, (("proxy-20", asked),)))
+    counts = Counter(assign_homes(10_000, 48, (("proxy-20", asked),)))
     assert counts[19] == asked
     assert counts.total() == 10_000
     others = [counts[proxy] for proxy in range(48) if proxy != 19]
@@ -24,7 +24,7 @@ def test_deal_named_proxy_has_exactly_as_many(asked: int) -> None:
 
 def test_deal_all_named_leaves_none_over() -> None:
     """Nobody has a home that was not asked for."""
-    assert Counter(deal(5, 2, (("proxy-1", 2), ("proxy-2", 3)))) == {0: 2, 1: 3}
+    assert Counter(assign_homes(5, 2, (("proxy-1", 2), ("proxy-2", 3)))) == {0: 2, 1: 3}
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_deal_all_named_leaves_none_over() -> None:
 def test_deal_what_cannot_be_is_a_sentence(homes: Homes, says: str) -> None:
     """Which proxy or which number is wrong."""
     with pytest.raises(HomesError, match=says):
-        list(deal(10, 2, homes))
+        list(assign_homes(10, 2, homes))
 
 
 def test_parse_reads_what_written_writes() -> None:
     """There and back."""
     assert parse("proxy-14=207, proxy-3=10") == (("proxy-14", 207), ("proxy-3", 10))
-    assert written(parse("proxy-14=207,proxy-3=10")) == "proxy-14=207,proxy-3=10"
+    assert format_homes(parse("proxy-14=207,proxy-3=10")) == "proxy-14=207,proxy-3=10"
 
 
 @pytest.mark.parametrize("text", ["", "proxy-1", "proxy-1=", "=5", "proxy-1=-5", "proxy-1=x", "proxy-1=1,"])

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.nodes.simulation.fault_script import parse_fault
-from fleet.nodes.simulation.fleet import Fleet, Shape
+from fleet.nodes.simulation.fleet import SimulatedFleet, SimulationShape
 from fleet.nodes.simulation.instance import SimulatedInstance
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.local_advice import local_advice
@@ -22,13 +22,13 @@ class _Proxy:
     """One simulated proxy on real ports, and callers of it."""
 
     def __init__(self) -> None:
-        self.fleet = Fleet(Shape(agents=50, proxies=2), Random(3), time.time())
+        self.fleet = SimulatedFleet(SimulationShape(agents=50, proxies=2), Random(3), time.time())
         advice = local_advice(self.fleet)
         self.served = SimulatedInstance(self.fleet, self.fleet.proxies[0], {}, time.time, advice)
 
     async def do(self, text: str) -> None:
         self.fleet.apply(parse_fault(text), time.time())
-        await self.served.follow()
+        await self.served.apply_state()
 
     async def health(self, within: float = 5.0) -> int:
         async with grpc.aio.insecure_channel(self.served.addresses[0], options=_OWN) as channel:
@@ -55,7 +55,7 @@ class _Proxy:
 @pytest.fixture
 async def proxy() -> AsyncIterator[_Proxy]:
     made = _Proxy()
-    await made.served.follow()
+    await made.served.apply_state()
     yield made
     await made.served.stop()
 

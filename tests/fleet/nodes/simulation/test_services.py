@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.simulation.fault_script import parse_fault
-from fleet.nodes.simulation.fleet import Fleet, Shape
+from fleet.nodes.simulation.fleet import SimulatedFleet, SimulationShape
 from fleet.nodes.simulation.instance import SimulatedInstance
 from fleet.wire import (
     fleet_pb2,
@@ -34,7 +34,7 @@ class _Clock:
 class _Served:
     """An invented fleet of which one auth and one proxy are served."""
 
-    fleet: Fleet
+    fleet: SimulatedFleet
     clock: _Clock
     auth: grpc.aio.Channel
     proxy: grpc.aio.Channel
@@ -43,7 +43,7 @@ class _Served:
 @pytest.fixture
 async def served() -> AsyncIterator[_Served]:
     clock = _Clock(time.time())
-    fleet = Fleet(Shape(agents=120, proxies=3, churn=0.05), Random(11), clock.now)
+    fleet = SimulatedFleet(SimulationShape(agents=120, proxies=3, churn=0.05), Random(11), clock.now)
     directory = {
         instance.name: (f"10.0.0.1:{3000 + instance.index}", "10.0.0.1:1") for instance in fleet.instances
     }
@@ -52,7 +52,7 @@ async def served() -> AsyncIterator[_Served]:
         for one in (fleet.auths[0], fleet.proxies[0])
     ]
     for instance in instances:
-        await instance.follow()
+        await instance.apply_state()
     async with (
         grpc.aio.insecure_channel(instances[0].addresses[0]) as auth,
         grpc.aio.insecure_channel(instances[1].addresses[0]) as proxy,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.nodes.tunnel.flags import (
-    Forward,
+    LocalForward,
     Service,
     claims_rule,
     parse_claim,
@@ -22,7 +22,7 @@ def test_words_of_targets_services_and_forwards() -> None:
     assert parse_target("router-7:GNMI_GNOI") == Target("router-7", "GNMI_GNOI")
     assert parse_service("r:SSH=127.0.0.1:22") == Service(Target("r", "SSH"), ("127.0.0.1", 22))
     assert parse_service("r=[::1]:22") == Service(Target("r"), ("::1", 22))
-    assert parse_forward("[::1]:0=r:SSH") == Forward(("::1", 0), Target("r", "SSH"))
+    assert parse_forward("[::1]:0=r:SSH") == LocalForward(("::1", 0), Target("r", "SSH"))
 
 
 @pytest.mark.parametrize("target", [Target("r"), Target("r", "SSH")])

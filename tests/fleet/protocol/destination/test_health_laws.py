@@ -8,34 +8,34 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fleet.protocol.destination.health import Destination, Health, Probe, Proxied, Reason, Settings
+from fleet.protocol.destination.health import Destination, Health, ProbeOutcome, RequestOutcome, HealthReason, HealthSettings
 
 #: The diagram of the proposal: state, what happened, next state, why. Nothing else moves; the first row counts.
 TABLE = [
-    ("unknown", "success", "healthy", Reason.PROBE_SUCCEEDED),
-    ("unknown", "first not success", "unhealthy", Reason.PROBE_FAILED),
-    ("degraded", "last success of a row", "healthy", Reason.SUCCESSES_IN_A_ROW),
-    ("healthy", "proxied degraded", "degraded", Reason.PROXIED_DEGRADED),
-    ("healthy", "degraded", "degraded", Reason.PROBE_DEGRADED),
-    ("healthy", "not success, too many of the past", "degraded", Reason.FAILURES_IN_WINDOW),
-    ("degraded", "last not success of a row", "unhealthy", Reason.FAILURES_IN_A_ROW),
-    ("unhealthy", "success", "degraded", Reason.ANSWERED_AGAIN),
+    ("unknown", "success", "healthy", HealthReason.PROBE_SUCCEEDED),
+    ("unknown", "first not success", "unhealthy", HealthReason.PROBE_FAILED),
+    ("degraded", "last success of a row", "healthy", HealthReason.SUCCESSES_IN_A_ROW),
+    ("healthy", "proxied degraded", "degraded", HealthReason.PROXIED_DEGRADED),
+    ("healthy", "degraded", "degraded", HealthReason.PROBE_DEGRADED),
+    ("healthy", "not success, too many of the past", "degraded", HealthReason.FAILURES_IN_WINDOW),
+    ("degraded", "last not success of a row", "unhealthy", HealthReason.FAILURES_IN_A_ROW),
+    ("unhealthy", "success", "degraded", HealthReason.ANSWERED_AGAIN),
     # Where one failure does not condemn what is new.
-    ("unknown", "last not success of the first", "unhealthy", Reason.FAILURES_IN_A_ROW),
+    ("unknown", "last not success of the first", "unhealthy", HealthReason.FAILURES_IN_A_ROW),
     # Where "degraded" is not "not success", it has arrows of its own.
-    ("unknown", "only degraded", "degraded", Reason.PROBE_DEGRADED),
-    ("unhealthy", "only degraded", "degraded", Reason.ANSWERED_AGAIN),
+    ("unknown", "only degraded", "degraded", HealthReason.PROBE_DEGRADED),
+    ("unhealthy", "only degraded", "degraded", HealthReason.ANSWERED_AGAIN),
 ]
 
 #: Health, why, since when: what a signal says.
-Said = tuple[str, Reason, float]
-_NOTHING: Said = ("unknown", Reason.NOTHING_SEEN, 0.0)
+Said = tuple[str, HealthReason, float]
+_NOTHING: Said = ("unknown", HealthReason.NOTHING_SEEN, 0.0)
 
 
 class Diagram:
     """All probes since a start, and the state the table gives; what counts is looked up in the whole story."""
 
-    def __init__(self, settings: Settings, at: float, reason: Reason) -> None:
+    def __init__(self, settings: HealthSettings, at: float, reason: HealthReason) -> None:
         self.settings = settings
         self.said: Said = ("unknown", reason, at)
         self.probes: list[str] = []
@@ -95,7 +95,7 @@ class Diagram:
 class Requests:
     """All proxied requests since a start, and what they say beside the diagram."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HealthSettings) -> None:
         self.settings = settings
         #: When, and whether it failed; since they last made it Unhealthy.
         self.ended: list[tuple[float, bool]] = []
@@ -161,24 +161,24 @@ class Requests:
 
     def said(self, now: float) -> Said:
         if now < self.unhealthy[1] and self.readmitted is not None:
-            return "degraded", Reason.SUCCESSES_IN_A_ROW, self.readmitted
+            return "degraded", HealthReason.SUCCESSES_IN_A_ROW, self.readmitted
         if now < self.unhealthy[1]:
-            return "unhealthy", Reason.FAILURE_RATE, self.unhealthy[0]
+            return "unhealthy", HealthReason.FAILURE_RATE, self.unhealthy[0]
         if now < self.failing[1]:
-            return "degraded", Reason.FAILURE_RATE, self.failing[0]
+            return "degraded", HealthReason.FAILURE_RATE, self.failing[0]
         if now < self.degraded[1]:
-            return "degraded", Reason.PROXIED_DEGRADED, self.degraded[0]
+            return "degraded", HealthReason.PROXIED_DEGRADED, self.degraded[0]
         return _NOTHING
 
 
 @st.composite
-def any_settings(draw: st.DrawFn) -> Settings:
+def any_settings(draw: st.DrawFn) -> HealthSettings:
     """All that may be set, small: so that a few dozen steps reach everything."""
     window = draw(st.integers(1, 6))
     # Shares that floats have exactly.
     rates = st.sampled_from([(0.25, 0.5), (0.5, 1.0), (1.0, 1.0), (0.5, None), (None, 0.5), (None, None)])
     failure_rate, unhealthy_rate = draw(rates)
-    return Settings(
+    return HealthSettings(
         streak=draw(st.integers(1, 4)),
         window=window,
         window_failures=draw(st.integers(1, window)),
@@ -204,59 +204,59 @@ class Observed(RuleBasedStateMachine):
     """One destination and the model of it."""
 
     @initialize(settings=any_settings())
-    def begin(self, settings: Settings) -> None:
+    def begin(self, settings: HealthSettings) -> None:
         self.now = 100.0
         self.settings = settings
         self.destination = Destination(self.now, settings)
-        self.diagram = Diagram(settings, self.now, Reason.NOTHING_SEEN)
+        self.diagram = Diagram(settings, self.now, HealthReason.NOTHING_SEEN)
         self.requests = Requests(settings)
         #: Since when, and until when, it says of itself that it is degraded.
         self.declared = (0.0, 0.0)
         self.draining: tuple[str, float] | None = None
 
-    def _probe(self, outcome: Probe, at: float) -> None:
-        self.destination.probed(outcome, at)
+    def _probe(self, outcome: ProbeOutcome, at: float) -> None:
+        self.destination.record_probe(outcome, at)
         before = len(self.diagram.probes)
         if self.diagram.probe(outcome.value, at):
             self.requests.forget_words()
         if len(self.diagram.probes) > before:
             self.requests.probe(outcome.value, at)
 
-    @rule(outcome=st.sampled_from(Probe), took=st.sampled_from([0, 1, 5, 10]))
-    def probe(self, outcome: Probe, took: int) -> None:
+    @rule(outcome=st.sampled_from(ProbeOutcome), took=st.sampled_from([0, 1, 5, 10]))
+    def probe(self, outcome: ProbeOutcome, took: int) -> None:
         self.now += took
         self._probe(outcome, self.now)
 
-    @rule(outcome=st.sampled_from(Probe), count=st.integers(2, 5))
-    def probe_some_times(self, outcome: Probe, count: int) -> None:
+    @rule(outcome=st.sampled_from(ProbeOutcome), count=st.integers(2, 5))
+    def probe_some_times(self, outcome: ProbeOutcome, count: int) -> None:
         for _ in range(count):
             self.probe(outcome, 1)
             self.all_is_as_the_model_says()
 
     @precondition(lambda self: self.diagram.probed_at is not None)
-    @rule(outcome=st.sampled_from(Probe), late=st.integers(0, 8))
-    def probe_comes_late_or_the_clock_is_set_back(self, outcome: Probe, late: int) -> None:
+    @rule(outcome=st.sampled_from(ProbeOutcome), late=st.integers(0, 8))
+    def probe_comes_late_or_the_clock_is_set_back(self, outcome: ProbeOutcome, late: int) -> None:
         assert self.diagram.probed_at is not None
         self._probe(outcome, self.diagram.probed_at - late)
 
     @rule(
         outcomes=st.lists(
-            st.sampled_from([Probe.SUCCESS, Probe.SUCCESS, Probe.FAILURE]), min_size=2, max_size=8
+            st.sampled_from([ProbeOutcome.SUCCESS, ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE]), min_size=2, max_size=8
         )
     )
-    def probe_flaps(self, outcomes: list[Probe]) -> None:
+    def probe_flaps(self, outcomes: list[ProbeOutcome]) -> None:
         for outcome in outcomes:
             self.probe(outcome, 1)
             self.all_is_as_the_model_says()
 
-    @rule(result=st.sampled_from(Proxied), count=st.integers(1, 5), apart=st.sampled_from([0, 1, 5, 10]))
-    def proxied(self, result: Proxied, count: int, apart: int) -> None:
+    @rule(result=st.sampled_from(RequestOutcome), count=st.integers(1, 5), apart=st.sampled_from([0, 1, 5, 10]))
+    def proxied(self, result: RequestOutcome, count: int, apart: int) -> None:
         for _ in range(count):
             self.now += apart
-            self.destination.proxied(result, self.now)
-            if result is Proxied.DEGRADED and self.requests.is_word(self.now):
+            self.destination.record_request(result, self.now)
+            if result is RequestOutcome.DEGRADED and self.requests.is_word(self.now):
                 self.diagram.go({"proxied degraded"}, self.now)
-            self.requests.end(self.now, failed=result is Proxied.FAILURE)
+            self.requests.end(self.now, failed=result is RequestOutcome.FAILURE)
             self.all_is_as_the_model_says()
 
     @rule(lasts=st.none() | st.integers(0, 40))
@@ -284,7 +284,7 @@ class Observed(RuleBasedStateMachine):
     @rule()
     def resets(self) -> None:
         self.destination.reset(self.now)
-        self.diagram = Diagram(self.settings, self.now, Reason.RESET)
+        self.diagram = Diagram(self.settings, self.now, HealthReason.RESET)
         self.requests = Requests(self.settings)
         self.declared = (0.0, 0.0)
 
@@ -295,15 +295,15 @@ class Observed(RuleBasedStateMachine):
     @invariant()
     def all_is_as_the_model_says(self) -> None:
         verdict, now = self.destination.verdict(self.now), self.now
-        declared = ("degraded", Reason.DECLARED, self.declared[0]) if now < self.declared[1] else _NOTHING
+        declared = ("degraded", HealthReason.DECLARED, self.declared[0]) if now < self.declared[1] else _NOTHING
         said = [self.diagram.said, self.requests.said(now), declared]
-        for signal, expected in zip((verdict.active, verdict.passive, verdict.declared), said, strict=True):
+        for signal, expected in zip((verdict.active, verdict.passive, verdict.declaration), said, strict=True):
             assert (signal.health.value, signal.reason) == expected[:2]
             assert signal.at == expected[2] or expected is _NOTHING
         order = ["unknown", "healthy", "degraded", "unhealthy"]
         worst = max(said, key=lambda one: order.index(one[0]))
         assert (verdict.health.value, verdict.reason, verdict.at) == worst
-        drains = verdict.draining and (verdict.draining.reason, verdict.draining.at)
+        drains = verdict.drain_request and (verdict.drain_request.reason, verdict.drain_request.at)
         assert drains == self.draining
 
 

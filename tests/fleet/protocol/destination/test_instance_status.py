@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from fleet.protocol.destination.instance_status import (
     LONGEST_REASON,
-    NOTHING,
-    Said,
+    EMPTY_STATUS,
+    InstanceStatus,
     headers,
     is_reason,
     joined,
@@ -16,26 +16,26 @@ from fleet.protocol.destination.instance_status import (
 
 def test_nothing_said_is_no_header() -> None:
     """An instance that is well sends nothing more than before."""
-    assert headers(NOTHING) == []
-    assert read([("content-type", "application/json")]) == NOTHING
+    assert headers(EMPTY_STATUS) == []
+    assert read([("content-type", "application/json")]) == EMPTY_STATUS
 
 
 def test_header_of_another_program_counts_by_being_there() -> None:
     """Envoy looks at no value; names are of any case, metadata may be bytes."""
-    assert read([("X-Envoy-Degraded", "")]) == Said(degraded="")
-    assert read([("x-envoy-degraded", b"disk\n\x00full")]) == Said(degraded="diskfull")
+    assert read([("X-Envoy-Degraded", "")]) == InstanceStatus(degraded_reason="")
+    assert read([("x-envoy-degraded", b"disk\n\x00full")]) == InstanceStatus(degraded_reason="diskfull")
 
 
 @given(st.text(max_size=300), st.one_of(st.none(), st.text(max_size=300)))
 def test_what_is_written_is_read(degraded: str, draining: str | None) -> None:
     """Reasons survive if ASCII; any others leave values that HTTP and gRPC can carry."""
-    written = headers(Said(degraded, draining))
+    written = headers(InstanceStatus(degraded, draining))
     assert all(value.isascii() and value and len(value) <= LONGEST_REASON for _, value in written)
     found = read(written)
-    assert found.degraded is not None
-    assert (found.draining is None) == (draining is None)
+    assert found.degraded_reason is not None
+    assert (found.draining_reason is None) == (draining is None)
     if degraded and degraded.isascii() and is_reason(degraded):
-        assert found.degraded == degraded
+        assert found.degraded_reason == degraded
 
 
 def test_reason_is_short_and_printable() -> None:
@@ -49,5 +49,5 @@ def test_reason_is_short_and_printable() -> None:
 def test_several_answers_of_an_instance() -> None:
     """The first answer that says something counts; without an answer there is nothing to join."""
     assert joined([]) is None
-    assert joined([Said()]) == Said()
-    assert joined([Said(draining="update"), Said("busy", "later")]) == Said("busy", "update")
+    assert joined([InstanceStatus()]) == InstanceStatus()
+    assert joined([InstanceStatus(draining_reason="update"), InstanceStatus("busy", "later")]) == InstanceStatus("busy", "update")

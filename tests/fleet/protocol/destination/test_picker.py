@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.protocol.destination.health import Health
-from fleet.protocol.destination.picker import DEFAULTS, Candidate, Pick, Picker, Settings, Why, with_headroom
+from fleet.protocol.destination.picker import DEFAULTS, Candidate, Pick, Picker, Settings, PickReason, with_headroom
 
 #: No guard that would ever be reached.
 UNGUARDED = replace(DEFAULTS, guard=1_000.0)
@@ -86,7 +86,7 @@ def test_panic_tries_those_first_that_were_well_last() -> None:
     lost = [Candidate(f"d{at}", Health.UNHEALTHY, succeeded_at=float(at)) for at in range(3)]
     picker = Picker([*lost, Candidate("never", Health.UNHEALTHY)], now=10.0)
     assert picker.shares == pytest.approx({"d2": 0.5, "d1": 0.5})
-    assert picker.pick(0.0) == Pick("d2", Why.PANIC)
+    assert picker.pick(0.0) == Pick("d2", PickReason.PANIC)
 
 
 def test_unknown_ones_stand_where_settings_say() -> None:
@@ -94,10 +94,10 @@ def test_unknown_ones_stand_where_settings_say() -> None:
     known = fleet(1, 1, 0, unknown=8)
     with_degraded = Picker(known, now=0.0)
     assert with_degraded.shares["unknown-0"] == pytest.approx(with_degraded.shares["degraded-0"])
-    alone = Picker(known, now=0.0, settings=Settings(unknown_with=Health.UNKNOWN))
+    alone = Picker(known, now=0.0, settings=Settings(unknown_tier=Health.UNKNOWN))
     assert alone.shares["degraded-0"] == pytest.approx(0.14)
     assert alone.shares["unknown-0"] == pytest.approx(0.09)
-    trusted = Picker(known, now=0.0, settings=Settings(unknown_with=Health.HEALTHY))
+    trusted = Picker(known, now=0.0, settings=Settings(unknown_tier=Health.HEALTHY))
     assert "degraded-0" not in trusted.shares
     assert trusted.shares["unknown-0"] == pytest.approx(1 / 9)
 
@@ -123,8 +123,8 @@ def test_draining_gets_no_new_sessions_and_keeps_its_own() -> None:
     """Also when it is the only one that is well: someone asked for that."""
     known = [Candidate("leaving", Health.HEALTHY, draining=True), Candidate("sick", Health.UNHEALTHY)]
     picker = Picker(known, now=0.0)
-    assert picker.pick(0.5) == Pick("sick", Why.PANIC)
-    assert picker.keep("leaving", 0.5) == Pick("leaving", Why.AFFINITY)
+    assert picker.pick(0.5) == Pick("sick", PickReason.PANIC)
+    assert picker.keep("leaving", 0.5) == Pick("leaving", PickReason.AFFINITY)
     alone = Picker(known[:1], now=0.0)
     assert alone.pick(0.5) is None
     assert alone.keep("gone", 0.5) is None
@@ -133,10 +133,10 @@ def test_draining_gets_no_new_sessions_and_keeps_its_own() -> None:
 def test_affinity_reaches_degraded_and_leaves_unhealthy() -> None:
     """A session stays where it is as long as something may answer there."""
     picker = Picker(fleet(9, 1, 1, unknown=1), now=0.0)
-    assert picker.keep("degraded-0", 0.0) == Pick("degraded-0", Why.AFFINITY)
-    assert picker.keep("unknown-0", 0.0) == Pick("unknown-0", Why.AFFINITY)
-    assert picker.keep("unhealthy-0", 0.0) == Pick("healthy-0", Why.HEALTHY)
-    assert picker.keep("forgotten", 0.0) == Pick("healthy-0", Why.HEALTHY)
+    assert picker.keep("degraded-0", 0.0) == Pick("degraded-0", PickReason.AFFINITY)
+    assert picker.keep("unknown-0", 0.0) == Pick("unknown-0", PickReason.AFFINITY)
+    assert picker.keep("unhealthy-0", 0.0) == Pick("healthy-0", PickReason.HEALTHY)
+    assert picker.keep("forgotten", 0.0) == Pick("healthy-0", PickReason.HEALTHY)
 
 
 def test_pick_without_some() -> None:
@@ -144,10 +144,10 @@ def test_pick_without_some() -> None:
     picker = Picker(fleet(3, 0, 1), now=0.0)
     without = {"healthy-0"}
     assert [picker.pick(chance, without) for chance in (0.0, 0.49, 0.51, 0.99)] == [
-        Pick("healthy-1", Why.HEALTHY),
-        Pick("healthy-1", Why.HEALTHY),
-        Pick("healthy-2", Why.HEALTHY),
-        Pick("healthy-2", Why.HEALTHY),
+        Pick("healthy-1", PickReason.HEALTHY),
+        Pick("healthy-1", PickReason.HEALTHY),
+        Pick("healthy-2", PickReason.HEALTHY),
+        Pick("healthy-2", PickReason.HEALTHY),
     ]
     assert picker.pick(0.5, {"healthy-0", "healthy-1", "healthy-2"}) is None
 
@@ -171,7 +171,7 @@ def test_nobody_there_is_nobody_picked() -> None:
         {"guard": 0.5},
         {"overprovisioning": float("nan")},
         {"slow_start_from": 0.0},
-        {"unknown_with": Health.UNHEALTHY},
+        {"unknown_tier": Health.UNHEALTHY},
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
@@ -230,7 +230,7 @@ choices = st.builds(
     min_healthy=st.integers(1, 4),
     guard=st.floats(1, 5),
     panic_guard=st.floats(1, 5),
-    unknown_with=st.sampled_from([Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]),
+    unknown_tier=st.sampled_from([Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]),
     slow_start=st.sampled_from([0.0, 30.0]),
     degraded_weight=st.sampled_from([0.5, 1.0]),
 )

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from fleet.protocol.destination.health import RECOMMENDED, Destination, Health, Probe, Proxied
-from fleet.protocol.destination.probe_schedule import Settings, first_at, hastened, interval, is_open, next_at
+from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, Destination, Health, ProbeOutcome, RequestOutcome
+from fleet.protocol.destination.probe_schedule import Settings, first_at, sooner_at, interval, is_open, next_at
 
-PROBES = {"S": Probe.SUCCESS, "D": Probe.DEGRADED, "F": Probe.FAILURE}
+PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
 SETTINGS = Settings(interval=10, fast_interval=1, down_interval=3, timeout=1, jitter=0)
 
 
@@ -16,9 +16,9 @@ def after(events: str) -> Destination:
     destination = Destination(0.0)
     for at, event in enumerate(events, start=1):
         if event == "p":
-            destination.proxied(Proxied.DEGRADED, float(at))
+            destination.record_request(RequestOutcome.DEGRADED, float(at))
         else:
-            destination.probed(PROBES[event], float(at))
+            destination.record_probe(PROBES[event], float(at))
     return destination
 
 
@@ -93,20 +93,20 @@ def test_first_probes_are_soon_and_apart() -> None:
 def test_probe_is_hastened_by_what_else_is_seen() -> None:
     """A failed request brings the next probe forward, never back, and never more often than the fast interval."""
     active = after("S").active
-    assert hastened(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
-    assert hastened(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
-    assert hastened(103.0, after("F").active, 100.0, 0.5, SETTINGS) == 103.0
+    assert sooner_at(110.0, active, 100.0, 0.5, SETTINGS) == 101.0
+    assert sooner_at(100.5, active, 100.0, 0.5, SETTINGS) == 100.5
+    assert sooner_at(103.0, after("F").active, 100.0, 0.5, SETTINGS) == 103.0
 
 
 def test_detection_is_as_fast_as_the_fast_interval_allows() -> None:
     """One that dies is Degraded after two probes and Unhealthy after five, only the first of them at leisure."""
     destination, now = after("S"), 10.0
     while destination.active.signal.health is not Health.UNHEALTHY:
-        destination.probed(Probe.FAILURE, now)
+        destination.record_probe(ProbeOutcome.FAILURE, now)
         now = next_at(destination.active, now, now, 0.5, SETTINGS)
     assert destination.active.signal.at == 10.0 + 4 * SETTINGS.fast_interval
     assert not is_open(destination.active)
-    assert len(destination.active.recent) <= RECOMMENDED.window
+    assert len(destination.active.recent) <= RECOMMENDED_SETTINGS.window
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import (
     FIELDS,
-    Kind,
+    FieldKind,
     NetworkingConfig,
     NetworkingConfigError,
     Origin,
-    Resource,
+    NetworkingResource,
 )
 
 PEERING = NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=2)
@@ -30,7 +30,7 @@ def test_every_field_is_described() -> None:
     assert {field.name for field in FIELDS} == {field.name for field in fields(NetworkingConfig)}
     for field in FIELDS:
         assert field.help.endswith(".")
-        if field.kind in {Kind.DURATION, Kind.INTEGER}:
+        if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}:
             assert field.zero
             assert 0 < field.lowest < field.highest
 
@@ -46,12 +46,12 @@ def test_defaults_are_upstreams() -> None:
     assert rules.with_defaults(replace(PEERING, keep_alive_interval=7.0)).keep_alive_interval == 7.0
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS if field.kind in {Kind.DURATION, Kind.INTEGER}])
-def test_numbers_out_of_range(field: rules.Field) -> None:
+@pytest.mark.parametrize("field", [field for field in FIELDS if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}])
+def test_numbers_out_of_range(field: rules.ConfigField) -> None:
     """Below, above and negative are refused by name; the ends and 0 are taken."""
     base = PEERING if field.name == "agent_connection_count" else NetworkingConfig()
-    as_number = float if field.kind is Kind.DURATION else int
-    for value in (field.lowest / 2 if field.kind is Kind.DURATION else -1, field.highest + 1, -5):
+    as_number = float if field.kind is FieldKind.DURATION else int
+    for value in (field.lowest / 2 if field.kind is FieldKind.DURATION else -1, field.highest + 1, -5):
         assert field.key in wrong(replace(base, **{field.name: as_number(value)}))
     for value in (0, field.lowest, field.highest):
         config = replace(base, **{field.name: as_number(value)})
@@ -130,7 +130,7 @@ def test_closing_wait() -> None:
 
 def test_changed_by_key() -> None:
     """Keys as in YAML, or their last part; values as a person writes them."""
-    config = rules.changed(
+    config = rules.set_fields(
         NetworkingConfig(),
         {
             "tunnel_strategy.type": "proxy_peering",
@@ -143,7 +143,7 @@ def test_changed_by_key() -> None:
     assert (config.tunnel_strategy, config.agent_connection_count) == ("proxy_peering", 3)
     assert (config.keep_alive_interval, config.graceful_tunnel_closing) == (90.0, True)
     assert config.idle_timeout_message == "bye"
-    assert rules.changed(config, {"tunnel_strategy": "agent_mesh"}).agent_connection_count == 0
+    assert rules.set_fields(config, {"tunnel_strategy": "agent_mesh"}).agent_connection_count == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_changed_by_key() -> None:
 def test_changed_to_what_is_none(key: str, text: str, said: str) -> None:
     """A key or a value that cannot be read is named, with what would do."""
     with pytest.raises(NetworkingConfigError, match=f"^{key}: .*{said}"):
-        rules.changed(NetworkingConfig(), {key: text})
+        rules.set_fields(NetworkingConfig(), {key: text})
 
 
 def test_rebased() -> None:
@@ -166,19 +166,19 @@ def test_rebased() -> None:
     base = NetworkingConfig(ssh_dial_timeout=1.0, keep_alive_count_max=3)
     mine = replace(base, ssh_dial_timeout=2.0)
     theirs = replace(base, keep_alive_count_max=4)
-    assert rules.rebased(base, mine, theirs) == (replace(mine, keep_alive_count_max=4), ())
+    assert rules.rebase(base, mine, theirs) == (replace(mine, keep_alive_count_max=4), ())
     theirs = replace(base, ssh_dial_timeout=3.0)
-    merged, clashing = rules.rebased(base, mine, theirs)
+    merged, clashing = rules.rebase(base, mine, theirs)
     assert (merged, [field.key for field in clashing]) == (mine, ["ssh_dial_timeout"])
-    assert rules.rebased(base, mine, mine) == (mine, ())
+    assert rules.rebase(base, mine, mine) == (mine, ())
     ((field, before, after),) = rules.differences(base, mine)
     assert (field.key, before, after) == ("ssh_dial_timeout", 1.0, 2.0)
 
 
 def test_origin() -> None:
     """The label says; without one somebody wrote it. Only what a file brought cannot be reset."""
-    assert Resource(NetworkingConfig(), {}).origin == "dynamic"
-    assert Resource(NetworkingConfig(), {rules.ORIGIN_LABEL: "config-file"}).origin == "config-file"
-    assert rules.reset_refused(Origin.CONFIG_FILE)
-    assert not rules.reset_refused(Origin.DYNAMIC)
-    assert not rules.reset_refused(Origin.DEFAULTS)
+    assert NetworkingResource(NetworkingConfig(), {}).origin == "dynamic"
+    assert NetworkingResource(NetworkingConfig(), {rules.ORIGIN_LABEL: "config-file"}).origin == "config-file"
+    assert rules.reset_refusal(Origin.CONFIG_FILE)
+    assert not rules.reset_refusal(Origin.DYNAMIC)
+    assert not rules.reset_refusal(Origin.DEFAULTS)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import (
     FIELDS,
-    Kind,
+    FieldKind,
     NetworkingConfig,
     NetworkingConfigError,
-    Resource,
+    NetworkingResource,
     with_defaults,
 )
 
@@ -44,8 +44,8 @@ spec:
 """
 
 
-def resource(config: NetworkingConfig) -> Resource:
-    return Resource(with_defaults(config), {"teleport.dev/origin": "dynamic"}, "abc")
+def resource(config: NetworkingConfig) -> NetworkingResource:
+    return NetworkingResource(with_defaults(config), {"teleport.dev/origin": "dynamic"}, "abc")
 
 
 def complaints(text: str) -> str:
@@ -64,10 +64,10 @@ def test_yaml_is_teleports() -> None:
 
 
 _VALUES = {
-    Kind.DURATION: st.integers(0, 10**12).map(lambda milliseconds: milliseconds / 1000),
-    Kind.INTEGER: st.integers(-(2**31), 2**31 - 1),
-    Kind.TEXT: st.text(st.characters(codec="utf-8", exclude_categories=["C"])),
-    Kind.SWITCH: st.booleans(),
+    FieldKind.DURATION: st.integers(0, 10**12).map(lambda milliseconds: milliseconds / 1000),
+    FieldKind.INTEGER: st.integers(-(2**31), 2**31 - 1),
+    FieldKind.TEXT: st.text(st.characters(codec="utf-8", exclude_categories=["C"])),
+    FieldKind.SWITCH: st.booleans(),
 }
 
 
@@ -75,7 +75,7 @@ _VALUES = {
 @given(
     st.fixed_dictionaries(
         {
-            field.name: st.sampled_from(field.choices) if field.kind is Kind.CHOICE else _VALUES[field.kind]
+            field.name: st.sampled_from(field.choices) if field.kind is FieldKind.CHOICE else _VALUES[field.kind]
             for field in FIELDS
         }
     ),
@@ -83,7 +83,7 @@ _VALUES = {
 )
 def test_documents_round_trip(values: dict[str, object], labels: dict[str, str]) -> None:
     """Whatever a config holds comes back from YAML, and from its document as JSON, as it was."""
-    before = Resource(NetworkingConfig(**values), labels, "r", "why")  # type: ignore[arg-type]
+    before = NetworkingResource(NetworkingConfig(**values), labels, "r", "why")  # type: ignore[arg-type]
     if all(letter.isprintable() for text in (*labels, *labels.values()) for letter in text):
         assert config_yaml.from_yaml(config_yaml.to_yaml(before)) == before
     document = json.loads(json.dumps(config_yaml.to_document(before)))
@@ -142,7 +142,7 @@ def test_document_of_a_newer_program() -> None:
 def test_nothing_said_is_the_default() -> None:
     """An empty document, and keys without values, say nothing."""
     for text in ("", "spec:\n", "spec: {keep_alive_interval: , tunnel_strategy: }\nmetadata: {labels: }"):
-        assert config_yaml.from_yaml(text) == Resource(NetworkingConfig(), {})
+        assert config_yaml.from_yaml(text) == NetworkingResource(NetworkingConfig(), {})
 
 
 def test_document_of_megabytes() -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.networking.keep_alive import KeepAlive, Liveness, smoothed_rtt
+from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness, smoothed_rtt
 
 
 @pytest.mark.parametrize(
     ("silence", "liveness"),
     [
-        (0.0, Liveness.LIVE),
-        (30.0, Liveness.LIVE),
-        (30.1, Liveness.OFFLINE),
-        (90.0, Liveness.OFFLINE),
-        (90.1, Liveness.DEAD),
+        (0.0, TunnelLiveness.LIVE),
+        (30.0, TunnelLiveness.LIVE),
+        (30.1, TunnelLiveness.OFFLINE),
+        (90.0, TunnelLiveness.OFFLINE),
+        (90.1, TunnelLiveness.DEAD),
     ],
 )
-def test_liveness(silence: float, liveness: Liveness) -> None:
+def test_liveness(silence: float, liveness: TunnelLiveness) -> None:
     """Offline after interval x count, dead after three times that."""
     assert KeepAlive(interval=10.0, count_max=3).liveness(5.0, 5.0 + silence) is liveness
 
@@ -40,6 +40,6 @@ def test_smoothed_rtt() -> None:
 def test_towards_a_peer_of_another_interval() -> None:
     """The longer interval counts, within an hour: whoever has an older config is not taken for dead."""
     ours = KeepAlive(interval=1.0, count_max=3)
-    assert ours.towards(0.0) == ours.towards(0.5) == ours
-    assert ours.towards(300.0) == KeepAlive(300.0, 3)
-    assert ours.towards(1e9).interval == 3600.0
+    assert ours.for_peer(0.0) == ours.for_peer(0.5) == ours
+    assert ours.for_peer(300.0) == KeepAlive(300.0, 3)
+    assert ours.for_peer(1e9).interval == 3600.0

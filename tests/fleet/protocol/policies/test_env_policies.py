@@ -57,7 +57,7 @@ def test_wrong_value_is_named(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_empty_and_unprintable_are_refused(policy: env_policies.Policy) -> None:
+def test_empty_and_unprintable_are_refused(policy: env_policies.EnvPolicy) -> None:
     """Unsetting is leaving out; a line break would be another variable in the file."""
     for text in ("", "  ", "1m\nPATH=x", "true\0"):
         with pytest.raises(PolicyError):
@@ -76,16 +76,16 @@ def test_only_known_names() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_default_is_what_a_node_runs_with_that_was_told_nothing(policy: env_policies.Policy) -> None:
+def test_default_is_what_a_node_runs_with_that_was_told_nothing(policy: env_policies.EnvPolicy) -> None:
     """The default that people read and the default that nodes use are one: for durations and switches alike."""
     assert policy.read({}) == policy.read({policy.name: policy.default})
-    assert env_policies.same(policy.name, "", policy.default)
+    assert env_policies.is_same_value(policy.name, "", policy.default)
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in _WRONG.items() for text in texts])
 def test_each_policy_is_read_as_what_it_is(name: str, text: str) -> None:
     """The reader of each variable refuses what is wrong for that one, and names it."""
-    if BY_NAME[name].kind is env_policies.Kind.JSON:
+    if BY_NAME[name].kind is env_policies.PolicyValueKind.JSON:
         return  # what is wrong with JSON is told by policy_json, with a place for each fault
     with pytest.raises(ValueError, match=name):
         BY_NAME[name].read({name: text})
@@ -103,14 +103,14 @@ def test_effective_value_and_its_source() -> None:
     """Flag, file, environment, default, in this order."""
     environment = {AUTH_TTL_VARIABLE: "1m", HTTP_CLOSE_VARIABLE: "true", "PATH": "/bin"}
     file = {AUTH_TTL_VARIABLE: "2m", RFD_VARIABLE: _RECONNECT}
-    found = {value.name: value for value in env_policies.effective("auth", environment, file, {})}
+    found = {value.name: value for value in env_policies.effective_values("auth", environment, file, {})}
     assert set(found) == {policy.name for policy in env_policies.of_role("auth")}
     assert (found[AUTH_TTL_VARIABLE].text, found[AUTH_TTL_VARIABLE].source) == ("2m", Source.FILE)
     assert found[HTTP_CLOSE_VARIABLE].source is Source.ENVIRONMENT
     assert found[UPSTREAM_VARIABLE].source is Source.DEFAULT
-    flagged = env_policies.effective("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
+    flagged = env_policies.effective_values("auth", environment, file, {AUTH_TTL_VARIABLE: "5m"})
     assert next(value for value in flagged if value.name == AUTH_TTL_VARIABLE).source is Source.FLAG
-    read = env_policies.merged(environment, flagged)
+    read = env_policies.merge_environment(environment, flagged)
     assert read["PATH"] == "/bin"
     assert read[AUTH_TTL_VARIABLE] == "5m"
     assert UPSTREAM_VARIABLE not in read
@@ -134,14 +134,14 @@ def test_effective_value_and_its_source() -> None:
 )
 def test_same_by_meaning(name: str, one: str, other: str, equal: bool) -> None:
     """Drift is a difference in meaning, not in spelling."""
-    assert env_policies.same(name, one, other) is equal
+    assert env_policies.is_same_value(name, one, other) is equal
 
 
 def test_file_round_trip() -> None:
     """What is written is read, and has a revision of its own."""
     values = {name: env_policies.clean(name, text) for name, text in _GOOD.items()}
     assert env_policies.parse_file(env_policies.format_file(values)) == values
-    assert env_policies.revision(values) != env_policies.revision({})
+    assert env_policies.revision_of(values) != env_policies.revision_of({})
 
 
 @pytest.mark.parametrize(

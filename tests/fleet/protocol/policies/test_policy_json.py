@@ -8,7 +8,7 @@ import pytest
 
 from fleet.protocol.destination.instance_status import HEALTH_SERVICES
 from fleet.protocol.policies import policy_json
-from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, PickHealthyMode, ServiceConfig
 
 _GOOD = """{"grpc_client_lb_policy": {
   "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
@@ -60,7 +60,7 @@ def test_wrong_says_where(text: str, says: str) -> None:
 
 def test_preview_of_both_dialects() -> None:
     """Agents of either dialect are told the same, each in its own words."""
-    config = ServiceConfig(Mode.RECONNECT, "")
+    config = ServiceConfig(PickHealthyMode.RECONNECT, "")
     rfd, teleport = policy_json.preview(config)
     assert rfd.config == config
     assert teleport.config == config
@@ -75,9 +75,9 @@ def test_preview_of_both_dialects() -> None:
     ("config", "says"),
     [
         (ServiceConfig(), "keeps its connection"),
-        (ServiceConfig(Mode.PICK_FIRST, ""), "keeps its connection while it lives; "),
-        (ServiceConfig(Mode.RECONNECT, None), "not told to ask about health"),
-        (ServiceConfig(Mode.RECONNECT, "x"), "of service 'x'"),
+        (ServiceConfig(PickHealthyMode.PICK_FIRST, ""), "keeps its connection while it lives; "),
+        (ServiceConfig(PickHealthyMode.RECONNECT, None), "not told to ask about health"),
+        (ServiceConfig(PickHealthyMode.RECONNECT, "x"), "of service 'x'"),
     ],
 )
 def test_sentence_says_what_agents_do(config: ServiceConfig, says: str) -> None:
@@ -95,7 +95,7 @@ def test_deep_nesting_is_a_problem(name: str, text: str) -> None:
 
 def test_health_check_in_pick_first_is_called_without_effect() -> None:
     """No agent fails calls or leaves: ours do not watch, Teleport's watch and go on."""
-    config = ServiceConfig(Mode.PICK_FIRST, "")
+    config = ServiceConfig(PickHealthyMode.PICK_FIRST, "")
     rfd, teleport = policy_json.preview(config)
     assert "the health check has no effect in mode pick_first, and it stays with a sick auth" in rfd.sentence
     assert "sends its calls to a sick auth all the same" in teleport.sentence
@@ -107,14 +107,14 @@ def test_health_check_in_pick_first_is_called_without_effect() -> None:
 @pytest.mark.parametrize("service", [None, *HEALTH_SERVICES])
 def test_health_service_that_auths_serve_is_no_warning(service: str | None) -> None:
     """The whole server, and the names by which it says more of itself."""
-    config = ServiceConfig(Mode.RECONNECT, service)
+    config = ServiceConfig(PickHealthyMode.RECONNECT, service)
     assert policy_json.warnings(config) == ()
     assert not any("no auth serves" in told.sentence for told in policy_json.preview(config))
 
 
 def test_health_service_that_no_auth_serves_is_a_warning() -> None:
     """The JSON is valid, and agents can be told it: what they will do instead is said."""
-    config = ServiceConfig(Mode.RECONNECT, "fleet.Agents")
+    config = ServiceConfig(PickHealthyMode.RECONNECT, "fleet.Agents")
     rfd, teleport = policy_json.preview(config)
     assert policy_json.problems(RFD_VARIABLE, rfd.document) == ()
     (warning,) = policy_json.warnings(config)

@@ -37,11 +37,11 @@ def test_pool_dials_one_at_a_time() -> None:
     assert pool.next_dial(0.0) is None
     assert pool.wake_at(0.0) is None
     first.claim("a")
-    pool.dial_ended(1.0, 0.5)  # first pause: 0
+    pool.on_dial_end(1.0, 0.5)  # first pause: 0
     second = pool.next_dial(1.0)
     assert second is not None
     second.release()
-    pool.dial_ended(2.0, 0.0)  # second pause: 0.5 s
+    pool.on_dial_end(2.0, 0.0)  # second pause: 0.5 s
     assert pool.next_dial(2.4) is None
     assert pool.wake_at(2.4) == pytest.approx(2.5)
     assert pool.next_dial(2.5) is not None
@@ -53,7 +53,7 @@ def test_pool_sleeps_until_something_expires() -> None:
     lease = pool.next_dial(0.0)
     assert lease is not None
     lease.claim("a")
-    pool.dial_ended(0.0, 0.0)
+    pool.on_dial_end(0.0, 0.0)
     pool.tracker.track_expected([DiscoveredProxy("a", ttl=10.0)], 0.0)
     assert pool.next_dial(0.0) is None
     assert pool.wake_at(0.0) == 10.0
@@ -80,11 +80,11 @@ def test_pool_starts_over_when_another_proxy_is_wanted() -> None:
     for _ in range(9):
         _dial_in_vain(pool, now=0.0, held=True)
     assert pool.next_dial(0.0) is None
-    pool.hasten()
+    pool.reset_backoff()
     lease = pool.next_dial(0.0)
     assert lease is not None
     lease.release()
-    pool.dial_ended(0.0, 0.0, held=True)
+    pool.on_dial_end(0.0, 0.0, is_duplicate=True)
     assert pool.next_dial(0.0) is not None
 
 
@@ -94,6 +94,6 @@ def _dial_in_vain(pool: AgentPool, *, now: float, held: bool) -> float:
     lease = pool.next_dial(now)
     assert lease is not None
     lease.release()
-    pool.dial_ended(now, 0.0, held=held)
+    pool.on_dial_end(now, 0.0, is_duplicate=held)
     wake_at = pool.wake_at(now)
     return 0.0 if wake_at is None else wake_at - now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.protocol.recovery import announce
-from fleet.protocol.recovery.announce import Component, State
+from fleet.protocol.recovery.announce import Component, ComponentState
 
 
 @pytest.mark.parametrize(("text", "ttl"), [("", 600.0), ("30s", 30.0), ("1m", 60.0), ("100ms", 0.1)])
@@ -39,8 +39,8 @@ def test_schedule(ttl: float, chance: float, interval: float, tick: float, retry
     assert (drawn.interval, drawn.tick, drawn.retry) == pytest.approx((interval, tick, retry))
 
 
-OK, RECOVERING = Component(State.OK), Component(State.RECOVERING, 100.0)
-DEGRADED, STARTING = Component(State.DEGRADED), Component(State.STARTING)
+OK, RECOVERING = Component(ComponentState.OK), Component(ComponentState.RECOVERING, 100.0)
+DEGRADED, STARTING = Component(ComponentState.DEGRADED), Component(ComponentState.STARTING)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_failure(before: Component) -> None:
 @pytest.mark.parametrize(
     ("components", "state", "code", "serving"),
     [
-        ([], State.STARTING, 400, False),
-        ([OK], State.OK, 200, True),
-        ([OK, STARTING], State.STARTING, 400, False),
-        ([OK, RECOVERING], State.RECOVERING, 400, False),
-        ([RECOVERING, STARTING], State.RECOVERING, 400, False),
-        ([OK, RECOVERING, DEGRADED], State.DEGRADED, 503, False),
+        ([], ComponentState.STARTING, 400, False),
+        ([OK], ComponentState.OK, 200, True),
+        ([OK, STARTING], ComponentState.STARTING, 400, False),
+        ([OK, RECOVERING], ComponentState.RECOVERING, 400, False),
+        ([RECOVERING, STARTING], ComponentState.RECOVERING, 400, False),
+        ([OK, RECOVERING, DEGRADED], ComponentState.DEGRADED, 503, False),
     ],
 )
-def test_process_state(components: list[Component], state: State, code: int, serving: bool) -> None:
+def test_process_state(components: list[Component], state: ComponentState, code: int, serving: bool) -> None:
     """The worst component decides; the codes of /readyz and gRPC health follow Teleport."""
     assert announce.process_state(components) is state
     assert announce.readyz(state)[0] == code
@@ -85,7 +85,7 @@ def test_process_state(components: list[Component], state: State, code: int, ser
 
 def test_state_numbers_are_those_of_the_metric() -> None:
     """`process_state` is read by people's alerts: 0 ok, 1 recovering, 2 degraded, 3 starting."""
-    assert [state.value for state in (State.OK, State.RECOVERING, State.DEGRADED, State.STARTING)] == [
+    assert [state.value for state in (ComponentState.OK, ComponentState.RECOVERING, ComponentState.DEGRADED, ComponentState.STARTING)] == [
         0,
         1,
         2,

@@ -14,7 +14,7 @@ from fleet.protocol.recovery.auth_move import Trial
 )
 def test_only_an_agent_of_that_auth_leaves_it(connected_to: str, leave: str, elsewhere: bool) -> None:
     """An agent that does not know its auth may be connected to the one that is to be left."""
-    assert auth_move.is_elsewhere(connected_to, leave) is elsewhere
+    assert auth_move.is_on_another_auth(connected_to, leave) is elsewhere
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_only_an_agent_of_that_auth_leaves_it(connected_to: str, leave: str, els
 )
 def test_an_agent_goes_over_only_to_another_auth_that_takes_it(trial: Trial, leave: str, says: str) -> None:
     """Not back, not to an auth that drains, and to none that did not take a heartbeat."""
-    why = auth_move.why_unfit(trial, leave)
+    why = auth_move.unfit_reason(trial, leave)
     assert says in why
     assert bool(why) == bool(says)
 
@@ -50,9 +50,9 @@ def test_trials(addresses: int, trials: int) -> None:
 )
 def test_trials_that_led_back_are_counted_by_themselves(led_back: int, others: int, goes_on: bool) -> None:
     """Proxies choose auths at random: three trials would leave one agent of eight behind where there are two auths."""
-    back = auth_move.why_unfit(Trial("a"), "a")
+    back = auth_move.unfit_reason(Trial("a"), "a")
     problems = [back] * led_back + ["auth b takes no new connections"] * others
-    assert auth_move.is_worth_another(problems, 1) is goes_on
+    assert auth_move.should_try_again(problems, 1) is goes_on
 
 
 def test_reason_names_each_problem_once() -> None:

@@ -97,8 +97,8 @@ def test_decode_skips_an_entry_that_cannot_be_read(entry: bytes, reason: str) ->
     good = b'{"version": "v2", "metadata": {"name": "good"}}'
     request = discovery.decode(b'{"proxies": [%s, %s, %s]}' % (entry, good, entry))
     assert request.proxies == (DiscoveredProxy("good"),)
-    assert len(request.skipped) == 2
-    assert reason in request.skipped[0]
+    assert len(request.skip_reasons) == 2
+    assert reason in request.skip_reasons[0]
 
 
 def test_decode_of_digits_beyond_reading() -> None:
@@ -207,8 +207,8 @@ def test_repeated_list_renews_nothing(compact: bool) -> None:
             publisher.observe(resources(("dead", 60.0), ("alive", 60.0 + now)), float(now))
         request = discovery.decode(discovery.encode(publisher.full(float(now))))
         tracker.track_expected(request.proxies, float(now))
-        assert ("dead" in tracker.tracked(float(now))) is (now < 60)
-    assert "alive" in tracker.tracked(80.0)
+        assert ("dead" in tracker.tracked_proxies(float(now))) is (now < 60)
+    assert "alive" in tracker.tracked_proxies(80.0)
     assert tracker.snapshot(80.0).ttl_seen == 60.0
 
 
@@ -235,7 +235,7 @@ def test_live_proxy_is_never_taken_for_expired(ttl: float, compact: bool) -> Non
         if due or is_woken:
             tracker.track_expected(subscriber.read(now), now)
             is_woken = False
-        assert "a" in tracker.tracked(now), f"at {now}"
+        assert "a" in tracker.tracked_proxies(now), f"at {now}"
 
 
 @given(
@@ -260,10 +260,10 @@ def test_no_message_outlives_the_last_heartbeat(
             beat_at = now
             publisher.observe([ProxyResource("a", "", 0, now, ttl=own_ttl)], now)
         else:
-            message = publisher.full(now) if step == "f" else publisher.changed(0, now)
+            message = publisher.full(now) if step == "f" else publisher.changed_since(0, now)
             tracker.track_expected(message, now)
             assert all(0 < proxy.ttl <= ttl and proxy.lifetime == ttl for proxy in message)
-            assert "a" not in tracker.tracked(beat_at + max(ttl, own_ttl) + 0.05 * ttl + 1e-6)
+            assert "a" not in tracker.tracked_proxies(beat_at + max(ttl, own_ttl) + 0.05 * ttl + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -331,8 +331,8 @@ def test_track_proxies_preserves_ttl() -> None:
     tracker = Tracker("main", 1)
     tracker.track_expected(discovery.decode(discovery.encode(Subscriber(publisher).read(0.0))).proxies, 100.0)
     assert tracker.snapshot(100.0).ttl_seen == 60.0
-    assert "a" in tracker.tracked(160.0)
-    assert "a" not in tracker.tracked(160.1)
+    assert "a" in tracker.tracked_proxies(160.0)
+    assert "a" not in tracker.tracked_proxies(160.1)
 
 
 class TestProxyPubSub:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.protocol.recovery.graceful_closing import (
-    Closing,
+    ClosingDecision,
     ClosingPolicy,
     GracefulClosing,
     LiveTunnel,
-    Reason,
+    ClosingReason,
     closable_by_rfd,
 )
-from fleet.protocol.recovery.tracker import Snapshot
+from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 MINUTE = 60.0
 RFD = ClosingPolicy(graceful=True)
@@ -26,13 +26,13 @@ UPSTREAM = ClosingPolicy(threshold=30 * MINUTE)
 
 def known(
     desired: str, *, count: int = 1, older: str = "", claimed: str = "", changed_at: float = 0.0
-) -> Snapshot:
+) -> TrackerSnapshot:
     """What the tracker says: each letter is a proxy."""
-    return Snapshot(
+    return TrackerSnapshot(
         connection_count=count,
-        claimed=tuple(claimed),
-        tracked=tuple(sorted(desired + older)),
-        desired=tuple(sorted(desired)),
+        claimed_proxies=tuple(claimed),
+        tracked_proxies=tuple(sorted(desired + older)),
+        desired_proxies=tuple(sorted(desired)),
         ttl_seen=10.0,
         topology_changed_at=changed_at,
     )
@@ -54,34 +54,34 @@ def test_policy_of_a_config() -> None:
 @pytest.mark.parametrize(
     ("held", "snapshot", "closable"),
     [
-        ("ab", known("a"), {"b": Reason.EXPIRED}),
-        ("ab", known("ab"), {"a": Reason.EXCESS, "b": Reason.EXCESS}),
-        ("abc", known("ab"), {"a": Reason.EXCESS, "b": Reason.EXCESS, "c": Reason.EXPIRED}),
+        ("ab", known("a"), {"b": ClosingReason.EXPIRED}),
+        ("ab", known("ab"), {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS}),
+        ("abc", known("ab"), {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS, "c": ClosingReason.EXPIRED}),
         ("ab", known("ab", count=2), {}),
         # As many stand as could: with fewer desired proxies than wanted tunnels, an expired one is surplus too.
-        ("ab", known("a", count=2), {"b": Reason.EXPIRED}),
-        ("abc", known("ab", count=3), {"c": Reason.EXPIRED}),
+        ("ab", known("a", count=2), {"b": ClosingReason.EXPIRED}),
+        ("abc", known("ab", count=3), {"c": ClosingReason.EXPIRED}),
         # Not while a desired proxy could be dialled yet.
         ("ac", known("ab", count=3), {}),
         ("ab", known("ac", count=2), {}),
-        ("abc", known("ab", count=2), {"c": Reason.EXPIRED}),
+        ("abc", known("ab", count=2), {"c": ClosingReason.EXPIRED}),
         # Nothing is tracked: nobody knows which of them serve.
         ("abc", known(""), {}),
         # A rollout: old generation unexpired, the new one reached or not.
         ("ab", known("a", older="b"), {}),
         ("b", known("a", older="b"), {}),
-        ("abc", known("ab", older="c", count=1), {"a": Reason.EXCESS, "b": Reason.EXCESS}),
+        ("abc", known("ab", older="c", count=1), {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS}),
         # The last one.
         ("b", known("a"), {}),
         # Only expired ones, while others could be dialled.
         ("bc", known("a"), {}),
         # A mesh has no excess; expired ones go once every desired proxy is reached.
         ("abc", known("abc", count=0), {}),
-        ("abc", known("ab", count=0), {"c": Reason.EXPIRED}),
+        ("abc", known("ab", count=0), {"c": ClosingReason.EXPIRED}),
         ("ac", known("ab", count=0), {}),
     ],
 )
-def test_what_is_closable(held: str, snapshot: Snapshot, closable: dict[str, Reason]) -> None:
+def test_what_is_closable(held: str, snapshot: TrackerSnapshot, closable: dict[str, ClosingReason]) -> None:
     """Expired or in excess, never below the desired count, never the last, never an older generation."""
     assert closable_by_rfd(tunnels(*held), snapshot) == closable
 
@@ -100,7 +100,7 @@ def test_condition_must_hold_for_the_wait(chance: float, wait: float) -> None:
     closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b"), known("a")
     assert closing.decide(held, snapshot, 100.0, chance) is None
     assert closing.decide(held, snapshot, 100.0 + wait - 0.1, 0.0) is None
-    assert closing.decide(held, snapshot, 100.0 + wait + 0.1, 0.999) == Closing("b", Reason.EXPIRED)
+    assert closing.decide(held, snapshot, 100.0 + wait + 0.1, 0.999) == ClosingDecision("b", ClosingReason.EXPIRED)
 
 
 def test_condition_that_lapses_begins_anew() -> None:
@@ -110,7 +110,7 @@ def test_condition_that_lapses_begins_anew() -> None:
     assert closing.decide(held, known("ab", count=2), 29 * MINUTE, 0.0) is None
     assert closing.decide(held, known("a"), 30 * MINUTE, 0.999) is None
     assert closing.decide(held, known("a"), 61 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("a"), 90 * MINUTE, 0.0) == Closing("b", Reason.EXPIRED)
+    assert closing.decide(held, known("a"), 90 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
 
 
 def test_each_tunnel_has_its_own_wait() -> None:
@@ -119,7 +119,7 @@ def test_each_tunnel_has_its_own_wait() -> None:
     assert closing.decide(held, known("ac", count=2), 0.0, 0.0) is None
     held = tunnels("a", "d", "c")
     assert closing.decide(held, known("ad", count=2), 31 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("ad", count=2), 62 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
+    assert closing.decide(held, known("ad", count=2), 62 * MINUTE, 0.0) == ClosingDecision("c", ClosingReason.EXPIRED)
 
 
 def test_each_surplus_tunnel_waits_once() -> None:
@@ -144,17 +144,17 @@ def test_wait_of_a_tunnel_is_not_drawn_again() -> None:
     closing.decide(held, known("ab", count=2), 0.0, 0.5)
     assert closing.decide(held, known("a", count=1), 20 * MINUTE, 0.0) is None
     assert closing.decide(held, known("a", count=1), 44.9 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("a", count=1), 45 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
+    assert closing.decide(held, known("a", count=1), 45 * MINUTE, 0.0) == ClosingDecision("c", ClosingReason.EXPIRED)
     left = tunnels("a", "b")
     assert closing.decide(left, known("a", count=1), 49.9 * MINUTE, 0.0) is None
-    assert closing.decide(left, known("a", count=1), 50 * MINUTE, 0.0) == Closing("b", Reason.EXPIRED)
+    assert closing.decide(left, known("a", count=1), 50 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
 
 
 def test_expired_tunnel_closes_though_fewer_proxies_are_desired_than_tunnels_wanted() -> None:
     """Three wanted, two proxies there are, the third expired: it is closed once its wait is over."""
     closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b", "c"), known("ab", count=3)
     assert closing.decide(held, snapshot, 0.0, 0.999) is None
-    assert closing.decide(held, snapshot, 60 * MINUTE, 0.0) == Closing("c", Reason.EXPIRED)
+    assert closing.decide(held, snapshot, 60 * MINUTE, 0.0) == ClosingDecision("c", ClosingReason.EXPIRED)
 
 
 def test_flapping_proxy_does_not_hold_its_tunnel_for_ever() -> None:
@@ -162,7 +162,7 @@ def test_flapping_proxy_does_not_hold_its_tunnel_for_ever() -> None:
     closing, held = GracefulClosing(RFD), tunnels("a", "b")
     for turn in range(3):
         assert closing.decide(held, known("a" if turn % 2 else "ab"), turn * 10 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("a"), 30 * MINUTE, 0.0) == Closing("b", Reason.EXPIRED)
+    assert closing.decide(held, known("a"), 30 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
 
 
 def test_who_goes_is_decided_when_the_wait_is_over() -> None:
@@ -171,7 +171,7 @@ def test_who_goes_is_decided_when_the_wait_is_over() -> None:
     held = tunnels("a", "b", "c")
     assert closing.decide(held, snapshot, 0.0, 0.0) is None
     busy = [replace(one, sessions=int(one.proxy == "c")) for one in held]
-    assert closing.decide(busy, snapshot, 30 * MINUTE, 0.0) == Closing("b", Reason.EXCESS)
+    assert closing.decide(busy, snapshot, 30 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
     left = [one for one in busy if one.proxy != "b"]
     for now in (31 * MINUTE, 200 * MINUTE):
         assert closing.decide(left, snapshot, now, 0.0) is None
@@ -195,15 +195,15 @@ def test_others_must_be_heard_of_first() -> None:
     """A proxy may have frozen unseen: nothing is closed before the others answered since it came to closing."""
     closing = GracefulClosing(ClosingPolicy(graceful=True, wait=(10.0, 10.0)))
     snapshot = known("ab")
-    silent = [LiveTunnel("a", 0.0, heard_at=9.0), LiveTunnel("b", 1.0, heard_at=9.0)]
+    silent = [LiveTunnel("a", 0.0, last_seen_at=9.0), LiveTunnel("b", 1.0, last_seen_at=9.0)]
     assert closing.decide(silent, snapshot, 0.0, 0.0) is None
     assert closing.decide(silent, snapshot, 10.0, 0.0) is None
-    assert closing.asked_at == 10.0
+    assert closing.pings_requested_at == 10.0
     assert closing.decide(silent, snapshot, 1000.0, 0.0) is None
-    assert closing.asked_at == 10.0
-    answered = [LiveTunnel("a", 0.0, heard_at=1001.0), silent[1]]
-    assert closing.decide(answered, snapshot, 1001.0, 0.0) == Closing("b", Reason.EXCESS)
-    assert closing.asked_at is None
+    assert closing.pings_requested_at == 10.0
+    answered = [LiveTunnel("a", 0.0, last_seen_at=1001.0), silent[1]]
+    assert closing.decide(answered, snapshot, 1001.0, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
+    assert closing.pings_requested_at is None
 
 
 def test_policy_change_starts_over() -> None:
@@ -213,7 +213,7 @@ def test_policy_change_starts_over() -> None:
     closing.set_policy(ClosingPolicy(graceful=True, wait=(5.0, 10.0)))
     assert closing.decide(held, snapshot, 60.0, 0.0) is None
     closing.set_policy(ClosingPolicy(graceful=True, wait=(5.0, 10.0)))
-    assert closing.decide(held, snapshot, 66.0, 0.0) == Closing("b", Reason.EXPIRED)
+    assert closing.decide(held, snapshot, 66.0, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
     closing.set_policy(ClosingPolicy())
     assert closing.decide(held, snapshot, 1e9, 0.0) is None
 
@@ -234,7 +234,7 @@ class TestAgentPoolTryDisconnect:
         for now in (0.0, 31 * MINUTE):
             assert closing.decide(held, known("ab"), now, 0.0) is None
         measured = [replace(one, rtt=one.rtt or 0.2) for one in held]
-        assert closing.decide(measured, known("ab"), 32 * MINUTE, 0.0) == Closing("b", Reason.EXCESS)
+        assert closing.decide(measured, known("ab"), 32 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
 
     def test_wait_for_disconnect_threshold_after_last_connectivity_change(self) -> None:
         """Strictly later than threshold after a tunnel came or went, a closing of ours too."""
@@ -264,7 +264,7 @@ class TestAgentPoolTryDisconnect:
         ]
         snapshot = known("abc", older="o", count=2)
         closing.decide(held, snapshot, 0.0, 0.0)
-        assert closing.decide(held, snapshot, 31 * MINUTE, 0.0) == Closing("b", Reason.EXCESS)
+        assert closing.decide(held, snapshot, 31 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
 
     def test_no_more_than_the_count(self) -> None:
         """Connections to desired proxies as configured, or a mesh: nothing to close."""
@@ -301,7 +301,7 @@ def test_laws(
     for held, generations, wait, chance, draining in steps:
         newest = max(generations.values(), default=0)
         desired = {proxy for proxy, generation in generations.items() if generation == newest}
-        snapshot = replace(known("".join(desired), count=count), tracked=tuple(sorted(generations)))
+        snapshot = replace(known("".join(desired), count=count), tracked_proxies=tuple(sorted(generations)))
         live = [LiveTunnel(proxy, 0.0, rtt=0.1, draining=proxy in draining) for proxy in sorted(held)]
         surplus_since = min(surplus_since, now) if closable_by_rfd(live, snapshot) else float("inf")
         found = closing.decide(live, snapshot, now, chance)
@@ -314,7 +314,7 @@ def test_laws(
             wanted = min(count, len(desired)) if count else len(desired)
             assert len(left & desired) >= wanted
             assert now - (last if policy is UPSTREAM else surplus_since) >= shortest
-            assert (found.reason is Reason.EXPIRED) == (found.proxy not in generations)
-            assert policy is RFD or found.reason is Reason.EXCESS
+            assert (found.reason is ClosingReason.EXPIRED) == (found.proxy not in generations)
+            assert policy is RFD or found.reason is ClosingReason.EXCESS
             last = now
         now += wait

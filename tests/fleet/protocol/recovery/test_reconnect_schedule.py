@@ -27,21 +27,21 @@ def test_interval_that_is_none(text: str) -> None:
 def test_interval_and_jitter() -> None:
     """Due after interval + U[0, interval/2), and again after each advice that changed nothing."""
     schedule: ReconnectSchedule[str] = ReconnectSchedule(100.0)
-    schedule.opened("early", 0.0, 0.0)
-    schedule.opened("late", 0.0, 0.999)
+    schedule.add_tunnel("early", 0.0, 0.0)
+    schedule.add_tunnel("late", 0.0, 0.999)
     assert schedule.due(99.9, lambda: 0.0) == ()
     assert schedule.due(100.0, lambda: 0.0) == ("early",)
     assert schedule.due(150.0, lambda: 0.0) == ("late",)
     assert schedule.due(200.0, lambda: 0.0) == ("early",)
-    schedule.closed("early")
+    schedule.remove_tunnel("early")
     assert schedule.due(1000.0, lambda: 0.0) == ("late",)
-    schedule.closed("never there")
+    schedule.remove_tunnel("never there")
 
 
 def test_off() -> None:
     """No interval: nobody is ever advised."""
     schedule: ReconnectSchedule[str] = ReconnectSchedule(0.0)
-    schedule.opened("a", 0.0, 0.0)
+    schedule.add_tunnel("a", 0.0, 0.0)
     assert schedule.due(1e9, lambda: 0.0) == ()
 
 
@@ -54,7 +54,7 @@ def test_laws(chances: list[float], waits: list[float]) -> None:
     schedule: ReconnectSchedule[int] = ReconnectSchedule(100.0)
     since = dict.fromkeys(range(len(chances)), 0.0)
     for tunnel, chance in enumerate(chances):
-        schedule.opened(tunnel, 0.0, chance)
+        schedule.add_tunnel(tunnel, 0.0, chance)
     now, draw = 0.0, iter(chances * 1000)
     for wait in waits:
         now += wait

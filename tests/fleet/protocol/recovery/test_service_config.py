@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.service_config import Dialect, Mode, ServiceConfig, ServiceConfigError
+from fleet.protocol.recovery.service_config import Dialect, PickHealthyMode, ServiceConfig, ServiceConfigError
 
 DEFAULT = ServiceConfig()
-RECONNECT = ServiceConfig(Mode.RECONNECT, "")
+RECONNECT = ServiceConfig(PickHealthyMode.RECONNECT, "")
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_encode_both_holds_the_string_then_the_enum() -> None:
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(PickHealthyMode))
 @pytest.mark.parametrize("service", [None, "", "auth", "x" * 300])
-def test_decode_reads_either_dialect(dialect: Dialect, mode: Mode, service: str | None) -> None:
+def test_decode_reads_either_dialect(dialect: Dialect, mode: PickHealthyMode, service: str | None) -> None:
     """What is written in any dialect reads back the same."""
     config = ServiceConfig(mode, service)
     assert service_config.decode(service_config.encode(config, dialect)) == config
@@ -48,7 +48,7 @@ def test_decode_reads_either_dialect(dialect: Dialect, mode: Mode, service: str 
         ("0a080a060a040a026869", DEFAULT),  # mode "hi"
         (
             "0a060a040a0208021801",
-            ServiceConfig(Mode.RECONNECT, None),
+            ServiceConfig(PickHealthyMode.RECONNECT, None),
         ),  # an unknown varint field at the top
     ],
 )
@@ -95,14 +95,14 @@ SEED_RECONNECT = """{
             {
                 service_config.UPSTREAM_VARIABLE: '{"loadBalancingConfig": [{"teleportPickHealthy": {"mode": 2}}]}'
             },
-            ServiceConfig(Mode.RECONNECT, None),
+            ServiceConfig(PickHealthyMode.RECONNECT, None),
         ),
         (
             {
                 service_config.RFD_VARIABLE: '{"grpc_client_lb_policy": {"healthCheckConfig": {"serviceName": ",}"}}}',
                 service_config.UPSTREAM_VARIABLE: '{"healthCheckConfig": {"serviceName": ",}"}}',
             },
-            ServiceConfig(Mode.PICK_FIRST, ",}"),
+            ServiceConfig(PickHealthyMode.PICK_FIRST, ",}"),
         ),
     ],
 )

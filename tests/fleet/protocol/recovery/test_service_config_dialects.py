@@ -9,10 +9,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.service_config import Dialect, Mode, ServiceConfig
+from fleet.protocol.recovery.service_config import Dialect, PickHealthyMode, ServiceConfig
 
-CONFIGS = [ServiceConfig(), ServiceConfig(Mode.RECONNECT, ""), ServiceConfig(Mode.RECONNECT, None)]
-NUMBERS = {Mode.PICK_FIRST: 1, Mode.RECONNECT: 2}
+CONFIGS = [ServiceConfig(), ServiceConfig(PickHealthyMode.RECONNECT, ""), ServiceConfig(PickHealthyMode.RECONNECT, None)]
+NUMBERS = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
 
 
 def field(name: str, kind: FieldDescriptorProto.Type.ValueType, of: str = "", number: int = 1) -> Any:
@@ -80,7 +80,7 @@ def test_measured_bytes() -> None:
         for dialect in (Dialect.RFD, Dialect.UPSTREAM)
     ]
     assert modes == ["reconnect", 2]
-    assert service_config.encode(ServiceConfig(Mode.RECONNECT)) == raw
+    assert service_config.encode(ServiceConfig(PickHealthyMode.RECONNECT)) == raw
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -102,4 +102,4 @@ def test_empty_health_check(dialect: Dialect, service: str | None) -> None:
     entry = answer.config.load_balancing_config.add()
     entry.teleport_pick_healthy.mode = "reconnect" if dialect is Dialect.RFD else 2
     answer.config.health_check_config.SetInParent()
-    assert service_config.decode(answer.SerializeToString()) == ServiceConfig(Mode.RECONNECT, service)
+    assert service_config.decode(answer.SerializeToString()) == ServiceConfig(PickHealthyMode.RECONNECT, service)

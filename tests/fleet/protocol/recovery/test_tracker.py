@@ -133,9 +133,9 @@ def test_ttl_is_used_in_favour_of_the_default() -> None:
     """With a TTL a proxy is gone after it, strictly; without one after three minutes."""
     tracker = Tracker("main", connection_count=1)
     tracker.track_expected([*proxies("a", ttl=10.0), *proxies("b")], 0.0)
-    assert tracker.snapshot(10.0).tracked == ("a", "b")
-    assert tracker.snapshot(10.1).tracked == ("b",)
-    assert tracker.snapshot(180.1).tracked == ()
+    assert tracker.snapshot(10.0).tracked_proxies == ("a", "b")
+    assert tracker.snapshot(10.1).tracked_proxies == ("b",)
+    assert tracker.snapshot(180.1).tracked_proxies == ()
 
 
 def test_expired_proxy_makes_the_agent_dial() -> None:
@@ -170,7 +170,7 @@ def test_snapshot_notes_topology() -> None:
     assert tracker.snapshot(2.0).topology_changed_at == 1.0
     tracker.track_expected(proxies("c", ttl=10.0, generation=2), 3.0)
     snapshot = tracker.snapshot(3.0)
-    assert (snapshot.desired, snapshot.topology_changed_at, snapshot.ttl_seen) == (("c",), 3.0, 10.0)
+    assert (snapshot.desired_proxies, snapshot.topology_changed_at, snapshot.ttl_seen) == (("c",), 3.0, 10.0)
 
 
 def test_tracker_without_a_cluster() -> None:
@@ -197,9 +197,9 @@ def test_leaving_opens_elsewhere_first() -> None:
     (lease,) = held(tracker, "a")
     assert tracker.try_acquire(0.0) is None
     assert tracker.leave("a", 0.0)
-    assert not tracker.can_do_without("a", [], 0.0)
+    assert not tracker.can_close("a", [], 0.0)
     (other,) = held(tracker, "b")
-    assert tracker.can_do_without("a", ["b"], 0.0)
+    assert tracker.can_close("a", ["b"], 0.0)
     lease.release()
     assert tracker.try_acquire(0.0) is None
     other.release()
@@ -221,13 +221,13 @@ def test_going_proxy_counts_as_expired() -> None:
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     lease, _ = held(tracker, "a", "b")
-    assert tracker.leave("a", 0.0, going=True)
-    assert tracker.can_do_without("a", ["b"], 0.0)
+    assert tracker.leave("a", 0.0, is_departing=True)
+    assert tracker.can_close("a", ["b"], 0.0)
     tracker.track_expected([DiscoveredProxy("a")], 0.0)
-    assert tracker.snapshot(0.0).tracked == ("b",)
+    assert tracker.snapshot(0.0).tracked_proxies == ("b",)
     lease.release()
     tracker.track_expected([DiscoveredProxy("a")], 0.0)
-    assert tracker.snapshot(0.0).tracked == ("a", "b")
+    assert tracker.snapshot(0.0).tracked_proxies == ("a", "b")
 
 
 def test_leaving_the_last_of_a_generation() -> None:
@@ -237,9 +237,9 @@ def test_leaving_the_last_of_a_generation() -> None:
     held(tracker, "old")
     tracker.track_expected([DiscoveredProxy("new", "g", 2)], 0.0)
     assert tracker.leave("old", 0.0)
-    assert not tracker.can_do_without("old", [], 0.0)
+    assert not tracker.can_close("old", [], 0.0)
     held(tracker, "new")
-    assert tracker.can_do_without("old", ["new"], 0.0)
+    assert tracker.can_close("old", ["new"], 0.0)
 
 
 def test_place_to_go_that_went() -> None:
@@ -248,7 +248,7 @@ def test_place_to_go_that_went() -> None:
     tracker.track_expected([DiscoveredProxy("a", ttl=100.0), DiscoveredProxy("b", ttl=1.0)], 0.0)
     held(tracker, "a")
     assert tracker.leave("a", 0.0)
-    assert not tracker.can_do_without("a", [], 50.0)
+    assert not tracker.can_close("a", [], 50.0)
     assert tracker.try_acquire(50.0) is None
 
 
@@ -257,7 +257,7 @@ def test_wanted_of_a_snapshot() -> None:
     for count, wanted in ((1, 1), (0, 2), (5, 2)):
         tracker = Tracker("default", count)
         tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
-        assert tracker.snapshot(0.0).wanted == wanted
+        assert tracker.snapshot(0.0).desired_tunnel_count == wanted
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -268,11 +268,11 @@ def test_draining_proxy_is_not_wanted_anew(count: int) -> None:
     tracker.track_expected([DiscoveredProxy("a"), drained], 0.0)
     held(tracker, "a")
     assert tracker.try_acquire(0.0) is None
-    assert tracker.snapshot(0.0).wanted == 1
+    assert tracker.snapshot(0.0).desired_tunnel_count == 1
     assert not tracker.track_expected([drained], 1.0)
     assert tracker.track_expected([DiscoveredProxy("b")], 1.0)
     held(tracker, "b")
-    assert tracker.snapshot(1.0).wanted == 2
+    assert tracker.snapshot(1.0).desired_tunnel_count == 2
 
 
 def test_tunnel_on_a_draining_proxy_counts() -> None:
@@ -281,10 +281,10 @@ def test_tunnel_on_a_draining_proxy_counts() -> None:
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     _, lease = held(tracker, "a", "b")
     tracker.track_expected([DiscoveredProxy("b", draining=True)], 1.0)
-    assert tracker.snapshot(1.0).desired == ("a", "b")
+    assert tracker.snapshot(1.0).desired_proxies == ("a", "b")
     assert tracker.try_acquire(1.0) is None
     lease.release()
-    assert tracker.snapshot(1.0).desired == ("a",)
+    assert tracker.snapshot(1.0).desired_proxies == ("a",)
     assert tracker.try_acquire(1.0) is None
 
 
@@ -297,8 +297,8 @@ def test_draining_proxy_is_left_when_advised() -> None:
     held(tracker, "b")
     tracker.track_expected([DiscoveredProxy("b", draining=True)], 0.0)
     assert tracker.leave("b", 0.0)
-    assert not tracker.can_do_without("b", [], 0.0)
-    assert tracker.can_do_without("b", ["a"], 0.0)
+    assert not tracker.can_close("b", [], 0.0)
+    assert tracker.can_close("b", ["a"], 0.0)
     assert not tracker.leave("a", 0.0)
 
 
@@ -311,4 +311,4 @@ def test_all_proxies_drain() -> None:
     tracker.track_expected(
         [DiscoveredProxy("old", "g", 1), DiscoveredProxy("new", "g", 2, draining=True)], 0.0
     )
-    assert tracker.snapshot(0.0).desired == ("old",)
+    assert tracker.snapshot(0.0).desired_proxies == ("old",)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.retry.budget import Budget, BudgetSettings
+from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
 
 
-def allowed(budget: Budget, asked: int, now: float) -> int:
+def allowed(budget: RetryBudget, asked: int, now: float) -> int:
     return sum(budget.allow(now) for _ in range(asked))
 
 
 def test_quiet_service() -> None:
     """Ten retries a second pass, however few calls there are."""
-    budget = Budget()
+    budget = RetryBudget()
     budget.first(0.0)
 
     assert allowed(budget, 50, 0.0) == 10
@@ -23,7 +23,7 @@ def test_quiet_service() -> None:
 
 def test_busy_service() -> None:
     """A fifth of all that is sent, first tries and retries together: 250 beside 1000."""
-    budget = Budget()
+    budget = RetryBudget()
     for _ in range(1000):
         budget.first(0.0)
 
@@ -32,7 +32,7 @@ def test_busy_service() -> None:
 
 def test_calls_are_forgotten() -> None:
     """After the interval they count no longer."""
-    budget = Budget(BudgetSettings(percent=50, min_retries=0))
+    budget = RetryBudget(BudgetSettings(percent=50, min_retries=0))
     for second in range(10):
         budget.first(float(second))
     assert allowed(budget, 100, 9.0) == 10
@@ -44,7 +44,7 @@ def test_calls_are_forgotten() -> None:
 
 def test_nothing_is_allowed() -> None:
     """No percent and no minimum is no retry at all."""
-    budget = Budget(BudgetSettings(percent=0, min_retries=0))
+    budget = RetryBudget(BudgetSettings(percent=0, min_retries=0))
     budget.first(0.0)
 
     assert allowed(budget, 5, 0.0) == 0
@@ -52,7 +52,7 @@ def test_nothing_is_allowed() -> None:
 
 def test_memory_does_not_grow_with_calls() -> None:
     """An interval is kept in parts."""
-    budget = Budget()
+    budget = RetryBudget()
     for call in range(100_000):
         budget.first(call / 10_000)
 

@@ -68,19 +68,19 @@ def test_messages_are_counted_however_cut(messages: list[bytes], cut: int) -> No
     longest = [counted.take(body[at : at + cut]) for at in range(0, len(body), cut)]
 
     assert counted.whole == len(messages)
-    assert counted.between
+    assert counted.is_between_messages
     assert max(longest, default=0) == max(map(len, messages), default=0)
-    assert counted.begun is bool(messages)
-    assert counted.several is (len(messages) > 1)
+    assert counted.has_bytes is bool(messages)
+    assert counted.has_several is (len(messages) > 1)
 
 
 def test_second_message_that_only_begins() -> None:
     """One byte of it is enough to tell a stream."""
     counted = Messages()
     counted.take(b"\0\0\0\0\1a")
-    assert not counted.several
+    assert not counted.has_several
     counted.take(b"\0")
-    assert counted.several
+    assert counted.has_several
 
 
 def test_message_that_is_cut_off() -> None:
@@ -89,7 +89,7 @@ def test_message_that_is_cut_off() -> None:
     counted.take(b"\0\0\0\0\5ab")
 
     assert counted.whole == 0
-    assert not counted.between
+    assert not counted.is_between_messages
 
 
 def test_other_protocols_answers() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fleet.protocol.retry.gep_duration import GepDuration
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, Problem, Retry, RouteError, Rule, Timeouts
-from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, Policy, Reason
+from fleet.protocol.retry.grpc_route import GRPCRoute, Match, RouteProblem, Retry, RouteError, GRPCRouteRule, Timeouts
+from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, RetryPolicy, RetryReason
 
-BY_SERVICE = Rule((Match("a.B"),))
-BY_METHOD = Rule((Match("a.B", "Get"),))
-ANY_GET = Rule((Match(method="Get"), Match(method="List")))
-REST = Rule()
+BY_SERVICE = GRPCRouteRule((Match("a.B"),))
+BY_METHOD = GRPCRouteRule((Match("a.B", "Get"),))
+ANY_GET = GRPCRouteRule((Match(method="Get"), Match(method="List")))
+REST = GRPCRouteRule()
 ROUTE = GRPCRoute("all", rules=(REST, ANY_GET, BY_SERVICE, BY_METHOD))
 
 
@@ -23,7 +23,7 @@ def test_most_exact_rule_wins() -> None:
 
 def test_first_of_equal_rules_wins() -> None:
     """As the Gateway API says."""
-    assert GRPCRoute("", rules=(BY_SERVICE, Rule((Match("a.B"),), Retry()))).rule_for("/a.B/X") is BY_SERVICE
+    assert GRPCRoute("", rules=(BY_SERVICE, GRPCRouteRule((Match("a.B"),), Retry()))).rule_for("/a.B/X") is BY_SERVICE
 
 
 def test_call_without_a_rule() -> None:
@@ -36,23 +36,23 @@ def test_call_without_a_rule() -> None:
 
 def test_policy_of_an_empty_retry() -> None:
     """What was not said is the default that docs/retries.md names."""
-    assert Rule(retry=Retry()).policy == Policy(frozenset(), DEFAULT_ATTEMPTS, DEFAULT_BACKOFF)
+    assert GRPCRouteRule(retry=Retry()).policy == RetryPolicy(frozenset(), DEFAULT_ATTEMPTS, DEFAULT_BACKOFF)
 
 
 def test_policy_without_retry() -> None:
     """Timeouts hold all the same."""
     timeouts = Timeouts(GepDuration.read("2s"), GepDuration.read("500ms"))
 
-    assert Rule(timeouts=timeouts).policy == Policy(attempts=0, request=2.0, backend_request=0.5)
+    assert GRPCRouteRule(timeouts=timeouts).policy == RetryPolicy(attempts=0, request=2.0, backend_request=0.5)
 
 
 def test_policy_of_what_was_said() -> None:
     """Nothing is lost, also when it is zero."""
-    retry = Retry((Reason.INTERNAL,), 0, GepDuration.read("0s"))
+    retry = Retry((RetryReason.INTERNAL,), 0, GepDuration.read("0s"))
 
-    assert Rule(retry=retry).policy == Policy(frozenset({Reason.INTERNAL}), 0, 0.0)
+    assert GRPCRouteRule(retry=retry).policy == RetryPolicy(frozenset({RetryReason.INTERNAL}), 0, 0.0)
 
 
 def test_error_has_every_problem() -> None:
     """With its path."""
-    assert str(RouteError([Problem("a[0].b", "is odd"), Problem("c", "too")])) == "a[0].b: is odd; c: too"
+    assert str(RouteError([RouteProblem("a[0].b", "is odd"), RouteProblem("c", "too")])) == "a[0].b: is odd; c: too"

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from fleet.protocol.retry import grpc_route_yaml
 from fleet.protocol.retry.gep_duration import LONGEST, GepDuration
 from fleet.protocol.retry.grpc_route import (
-    Backend,
+    BackendRef,
     GRPCRoute,
     Match,
     Retry,
     RouteError,
-    Rule,
+    GRPCRouteRule,
     SessionPersistence,
     SessionType,
     Timeouts,
 )
-from fleet.protocol.retry.policy import Reason
+from fleet.protocol.retry.policy import RetryReason
 
 #: As it stands in GEP-3440.
 EXAMPLE = """\
@@ -56,11 +56,11 @@ ROUTE = GRPCRoute(
     ("example-gateway",),
     ("foo.example.com",),
     (
-        Rule(
+        GRPCRouteRule(
             (Match("com.example", "Login"),),
-            Retry(tuple(Reason), 3, GepDuration("100ms", 100)),
+            Retry(tuple(RetryReason), 3, GepDuration("100ms", 100)),
             Timeouts(),
-            (Backend("foo-svc", 50051),),
+            (BackendRef("foo-svc", 50051),),
         ),
     ),
 )
@@ -117,17 +117,17 @@ def test_duration_is_written_as_it_was() -> None:
 _durations = st.none() | st.integers(0, LONGEST).map(GepDuration.of)
 _names = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 _rules = st.builds(
-    Rule,
+    GRPCRouteRule,
     st.lists(st.builds(Match, _names, _names), max_size=2).map(tuple),
     st.none()
     | st.builds(
         Retry,
-        st.lists(st.sampled_from(Reason), unique=True).map(tuple),
+        st.lists(st.sampled_from(RetryReason), unique=True).map(tuple),
         st.none() | st.integers(0, 10**9),
         _durations,
     ),
     st.builds(Timeouts, _durations, st.none() | st.just(GepDuration.read("0s"))),
-    st.lists(st.builds(Backend, _names, st.integers(1, 65_535), st.integers(0, 10**6)), max_size=2).map(
+    st.lists(st.builds(BackendRef, _names, st.integers(1, 65_535), st.integers(0, 10**6)), max_size=2).map(
         tuple
     ),
     st.none() | st.builds(SessionPersistence, _names.map("x-{}".format), st.sampled_from(SessionType)),

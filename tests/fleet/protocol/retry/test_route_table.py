@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, Rule
+from fleet.protocol.retry.grpc_route import GRPCRoute, Match, GRPCRouteRule
 from fleet.protocol.retry.route_table import RouteTable, host_of
 
 TABLE = RouteTable(
     [
-        GRPCRoute("any", rules=(Rule(), Rule((Match("a.B", "Special"),)))),
-        GRPCRoute("wild", hostnames=("*.example.com",), rules=(Rule((Match("a.B"),)),)),
-        GRPCRoute("deep", hostnames=("*.deep.example.com",), rules=(Rule(),)),
-        GRPCRoute("exact", hostnames=("foo.example.com",), rules=(Rule((Match(method="Login"),)),)),
-        GRPCRoute("twin", hostnames=("foo.example.com",), rules=(Rule((Match(method="Login"),)),)),
+        GRPCRoute("any", rules=(GRPCRouteRule(), GRPCRouteRule((Match("a.B", "Special"),)))),
+        GRPCRoute("wild", hostnames=("*.example.com",), rules=(GRPCRouteRule((Match("a.B"),)),)),
+        GRPCRoute("deep", hostnames=("*.deep.example.com",), rules=(GRPCRouteRule(),)),
+        GRPCRoute("exact", hostnames=("foo.example.com",), rules=(GRPCRouteRule((Match(method="Login"),)),)),
+        GRPCRoute("twin", hostnames=("foo.example.com",), rules=(GRPCRouteRule((Match(method="Login"),)),)),
     ]
 )
 
@@ -44,7 +44,7 @@ def test_most_exact_rule_wins(authority: str, path: str, name: str) -> None:
 
 def test_no_rule() -> None:
     """Nothing fits."""
-    table = RouteTable([GRPCRoute("a", hostnames=("a.b",), rules=(Rule(),)), GRPCRoute("empty")])
+    table = RouteTable([GRPCRoute("a", hostnames=("a.b",), rules=(GRPCRouteRule(),)), GRPCRoute("empty")])
 
     assert table.find("b.a", "/a/b") is None
     assert [one.name for one in table.rules] == ["a/0"]

@@ -87,12 +87,12 @@ def test_certificate_proves_an_agent(
     identity: tuple[str, ...], agent_id: str, name: str, proven: bool
 ) -> None:
     """By its name, alone or in a range, and its id; by one of the two if the id is the one made from the name."""
-    assert agent_services.proves(identity, agent_id, name, id_of) is proven
+    assert agent_services.identity_matches(identity, agent_id, name, id_of) is proven
 
 
 def test_range_name_is_read_back() -> None:
     """What names a process's agents proves the first and the last, and not the next."""
     named = (agent_services.range_name("agent", 501, 500),)
-    found = [agent_services.proves(named, id_of(name), name, id_of) for name in ("agent-501", "agent-1000")]
+    found = [agent_services.identity_matches(named, id_of(name), name, id_of) for name in ("agent-501", "agent-1000")]
     assert found == [True, True]
-    assert not agent_services.proves(named, id_of("agent-1001"), "agent-1001", id_of)
+    assert not agent_services.identity_matches(named, id_of("agent-1001"), "agent-1001", id_of)

@@ -7,13 +7,13 @@ import pytest
 from fleet.protocol.tunnel.client_state import (
     AskHandler,
     ClientState,
-    Failed,
-    News,
-    NotRegistered,
+    SessionFailed,
+    TargetChange,
+    TargetRejected,
     OpenStream,
-    Registered,
+    TargetAccepted,
     Send,
-    Subscribed,
+    SubscriptionResponse,
 )
 from fleet.protocol.tunnel.messages import (
     LAST_TAG,
@@ -25,7 +25,7 @@ from fleet.protocol.tunnel.messages import (
     Subscription,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 from fleet.protocol.tunnel.server_state import Limits
 
@@ -37,7 +37,7 @@ def state_01(
     *, handler: bool = True, server: bool | None = True, limits: Limits | None = None
 ) -> ClientState:
     """A client of version 0.1 whose server said its capabilities, unless `server` is None."""
-    state = ClientState(Wire.V0_1, has_handler=handler, limits=limits)
+    state = ClientState(WireVersion.V0_1, has_handler=handler, limits=limits)
     state.start()
     if server is not None:
         state.receive(Capabilities(server), 0)
@@ -45,7 +45,7 @@ def state_01(
 
 
 def state_02(*, handler: bool = True, limits: Limits | None = None) -> ClientState:
-    return ClientState(Wire.V0_2, has_handler=handler, limits=limits)
+    return ClientState(WireVersion.V0_2, has_handler=handler, limits=limits)
 
 
 # -- the beginning ---------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def state_02(*, handler: bool = True, limits: Limits | None = None) -> ClientSta
 @pytest.mark.parametrize("handler", [True, False])
 def test_start_0_1(handler: bool) -> None:
     """Capabilities, unasked; sessions may be asked for once the server's are known."""
-    state = ClientState(Wire.V0_1, has_handler=handler)
+    state = ClientState(WireVersion.V0_1, has_handler=handler)
 
     assert state.start() == [Send(Capabilities(handler))]
     assert not state.ready
@@ -66,7 +66,7 @@ def test_start_0_1(handler: bool) -> None:
 
 def test_start_0_1_knows_no_targets() -> None:
     """Nor subscriptions: said before anything goes out."""
-    state = ClientState(Wire.V0_1, has_handler=True)
+    state = ClientState(WireVersion.V0_1, has_handler=True)
     for targets, kinds in (((SSH,), ()), ((), ("SSH",))):
         with pytest.raises(TunnelError, match="neither targets nor subscriptions"):
             state.start(targets, kinds)
@@ -117,9 +117,9 @@ def test_target_is_taken() -> None:
     state = state_02()
 
     assert state.add(SSH) == [Send(Registration(Op.ADD, SSH))]
-    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [Registered(SSH)]
+    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
     assert state.remove(SSH) == [Send(Registration(Op.REMOVE, SSH))]
-    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [Registered(SSH)]
+    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
     with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is not registered"):
         state.remove(SSH)
 
@@ -131,7 +131,7 @@ def test_target_is_refused() -> None:
     with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is registered already"):
         state.add(SSH)
 
-    assert state.receive(Registration(Op.UNKNOWN, SSH, error="no"), 0) == [NotRegistered(SSH, "no")]
+    assert state.receive(Registration(Op.UNKNOWN, SSH, error="no"), 0) == [TargetRejected(SSH, "no")]
     assert state.add(SSH) == [Send(Registration(Op.ADD, SSH))]
 
 
@@ -144,9 +144,9 @@ def test_target_removed_and_added_at_once() -> None:
     state.add(SSH)
 
     assert state.receive(Registration(Op.UNKNOWN, SSH, error="displaced"), 0) == [
-        NotRegistered(SSH, "displaced")
+        TargetRejected(SSH, "displaced")
     ]
-    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [Registered(SSH)]
+    assert state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0) == [TargetAccepted(SSH)]
     assert state.remove(SSH) == [Send(Registration(Op.REMOVE, SSH))]
 
 
@@ -155,8 +155,8 @@ def test_news_of_others_only() -> None:
     state = state_02()
     state.add(SSH)
 
-    assert state.receive(Registration(Op.ADD, GNMI), 0) == [News(Op.ADD, GNMI)]
-    assert state.receive(Registration(Op.REMOVE, GNMI), 0) == [News(Op.REMOVE, GNMI)]
+    assert state.receive(Registration(Op.ADD, GNMI), 0) == [TargetChange(Op.ADD, GNMI)]
+    assert state.receive(Registration(Op.REMOVE, GNMI), 0) == [TargetChange(Op.REMOVE, GNMI)]
     assert state.receive(Registration(Op.ADD, SSH), 0) == []
     assert state.receive(Registration(Op.UNKNOWN, GNMI), 0) == []
 
@@ -166,8 +166,8 @@ def test_subscription_answers() -> None:
     state = state_02()
     yes, no = Subscription(Op.ADD, "SSH", accept=True), Subscription(Op.ADD, "SSH", error="no")
 
-    assert state.receive(yes, 0) == [Subscribed(Op.ADD, "SSH", "")]
-    assert state.receive(no, 0) == [Subscribed(Op.ADD, "SSH", "no")]
+    assert state.receive(yes, 0) == [SubscriptionResponse(Op.ADD, "SSH", "")]
+    assert state.receive(no, 0) == [SubscriptionResponse(Op.ADD, "SSH", "no")]
 
 
 # -- sessions that the client wants ----------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_open_refused() -> None:
     state.open(SSH, 0)
     state.open(GNMI, 0)
 
-    assert state.receive(Session(-1, SSH, error="no sshd"), 0) == [Failed(-1, "no sshd")]
+    assert state.receive(Session(-1, SSH, error="no sshd"), 0) == [SessionFailed(-1, "no sshd")]
     assert state.receive(Session(-2, GNMI, accept=True), 0) == [OpenStream(-2, GNMI)]
 
 
@@ -217,7 +217,7 @@ def test_open_error_outweighs_accept() -> None:
     """An answer that says both is a refusal."""
     state = state_02()
     state.open(SSH, 0)
-    assert state.receive(Session(-1, SSH, accept=True, error="no"), 0) == [Failed(-1, "no")]
+    assert state.receive(Session(-1, SSH, accept=True, error="no"), 0) == [SessionFailed(-1, "no")]
 
 
 def test_open_server_without_handler() -> None:
@@ -228,7 +228,7 @@ def test_open_server_without_handler() -> None:
 
 def test_open_too_many() -> None:
     """Bounded; room comes back with answers and with callers that give up."""
-    state = state_02(limits=Limits(pending=2))
+    state = state_02(limits=Limits(max_pending=2))
     state.open(SSH, 0)
     state.open(SSH, 0)
     with pytest.raises(TunnelError, match="too many sessions are being set up"):
@@ -256,7 +256,7 @@ def test_open_in_time_only() -> None:
 
     assert state.wake_at() == 110
     assert state.expire(109) == []
-    assert state.expire(110) == [Failed(-1, "the server did not answer in time")]
+    assert state.expire(110) == [SessionFailed(-1, "the server did not answer in time")]
     assert state.receive(Session(-1, SSH, accept=True), 111) == []
     assert state.wake_at() == 114
 
@@ -279,8 +279,8 @@ def test_abandon_is_not_told() -> None:
 def test_asked_and_taken(state: ClientState) -> None:
     """The client accepts by its stream, and by nothing else."""
     assert state.receive(Session(1, SSH, accept=True), 0) == [AskHandler(1, SSH)]
-    assert state.answer(1, None) == [OpenStream(1, SSH)]
-    assert state.answer(1, None) == []
+    assert state.respond(1, None) == [OpenStream(1, SSH)]
+    assert state.respond(1, None) == []
     assert state.wake_at() is None
 
 
@@ -289,8 +289,8 @@ def test_asked_and_refused() -> None:
     state = state_01()
     state.receive(Session(1, SSH, accept=True), 0)
 
-    assert state.answer(1, "no sshd") == [Send(Session(1, SSH, error="no sshd"))]
-    assert state.answer(1, None) == []
+    assert state.respond(1, "no sshd") == [Send(Session(1, SSH, error="no sshd"))]
+    assert state.respond(1, None) == []
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_asked_what_cannot_be(message: Session, why: str) -> None:
     state.receive(Session(2, SSH, accept=True), 0)
 
     assert state.receive(message, 0) == [Send(Session(message.tag, SSH, error=why))]
-    assert state.answer(2, None) == [OpenStream(2, SSH)]
+    assert state.respond(2, None) == [OpenStream(2, SSH)]
 
 
 def test_asked_without_a_handler() -> None:
@@ -319,13 +319,13 @@ def test_asked_without_a_handler() -> None:
 
 def test_asked_too_often() -> None:
     """A bound for servers, too."""
-    state = state_02(limits=Limits(pending=1))
+    state = state_02(limits=Limits(max_pending=1))
     state.receive(Session(1, SSH, accept=True), 0)
 
     assert state.receive(Session(2, SSH, accept=True), 0) == [
         Send(Session(2, SSH, error="too many sessions are being set up"))
     ]
-    state.answer(1, None)
+    state.respond(1, None)
     assert state.receive(Session(3, SSH, accept=True), 0) == [AskHandler(3, SSH)]
 
 
@@ -335,7 +335,7 @@ def test_asked_and_the_handler_hangs() -> None:
     state.receive(Session(1, SSH, accept=True), 5)
 
     assert state.expire(15) == [Send(Session(1, SSH, error="the handler did not answer in time"))]
-    assert state.answer(1, None) == []
+    assert state.respond(1, None) == []
     assert state.wake_at() is None
 
 
@@ -343,7 +343,7 @@ def test_asked_again_by_a_tag_that_is_free() -> None:
     """The time of an earlier session of that tag is not the time of this one."""
     state = state_02(limits=Limits(set_up_within=10))
     state.receive(Session(1, SSH, accept=True), 0)
-    state.answer(1, "no")
+    state.respond(1, "no")
     state.receive(Session(1, SSH, accept=True), 9)
 
     assert state.expire(10) == []
@@ -356,7 +356,7 @@ def test_asked_and_given_up() -> None:
     state.receive(Session(1, SSH, accept=True), 0)
 
     assert state.receive(Session(1, SSH, error="never mind"), 0) == []
-    assert state.answer(1, None) == []
+    assert state.respond(1, None) == []
     assert state.receive(Session(9, SSH, error="what?"), 0) == []
     assert state.receive(Session(0, SSH, error="what?"), 0) == []
 
@@ -365,8 +365,8 @@ def test_broke() -> None:
     """A stream that could not be opened: the server is told of its session, and not of one of ours."""
     state = state_02()
 
-    assert state.broke(1, SSH, "no connection") == [Send(Session(1, SSH, error="no connection"))]
-    assert state.broke(-1, SSH, "no connection") == []
+    assert state.on_stream_failed(1, SSH, "no connection") == [Send(Session(1, SSH, error="no connection"))]
+    assert state.on_stream_failed(-1, SSH, "no connection") == []
 
 
 def test_end() -> None:
@@ -376,9 +376,9 @@ def test_end() -> None:
         state.open(target, 0)
     state.receive(Session(1, SSH, accept=True), 0)
 
-    assert state.end("it broke") == [Failed(-1, "it broke"), Failed(-2, "it broke")]
+    assert state.end("it broke") == [SessionFailed(-1, "it broke"), SessionFailed(-2, "it broke")]
     assert state.end("it broke") == []
-    assert state.answer(1, None) == []
+    assert state.respond(1, None) == []
     assert state.wake_at() is None
     assert state.expire(1_000) == []
 
@@ -387,12 +387,12 @@ def test_malformed_session_is_answered_and_closed() -> None:
     """The server hears what is wrong, under its tag; whoever waits for a session of that tag hears it as well."""
     state = state_01()
     state.receive(Session(1, SSH, accept=True), 0)
-    assert state.receive(Session(1, SSH, malformed="odd"), 0) == [Send(Session(1, SSH, error="odd"))]
-    assert state.answer(1, None) == []
+    assert state.receive(Session(1, SSH, malformed_reason="odd"), 0) == [Send(Session(1, SSH, error="odd"))]
+    assert state.respond(1, None) == []
     tag, _ = state.open(SSH, 0)
-    assert state.receive(Session(tag, SSH, malformed="odd"), 0) == [
+    assert state.receive(Session(tag, SSH, malformed_reason="odd"), 0) == [
         Send(Session(tag, SSH, error="odd")),
-        Failed(tag, "odd"),
+        SessionFailed(tag, "odd"),
     ]
 
 
@@ -400,9 +400,9 @@ def test_registered_targets_are_those_that_were_answered() -> None:
     """Not what was said and may be refused, nor what is being let go."""
     state = state_02()
     state.start([SSH, GNMI])
-    assert state.registered == frozenset()
+    assert state.registered_targets == frozenset()
     state.receive(Registration(Op.UNKNOWN, SSH, accept=True), 0)
     state.receive(Registration(Op.UNKNOWN, GNMI, error="taken"), 0)
-    assert state.registered == {SSH}
+    assert state.registered_targets == {SSH}
     state.remove(SSH)
-    assert state.registered == frozenset()
+    assert state.registered_targets == frozenset()

@@ -7,20 +7,20 @@ import base64
 import pytest
 
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import Asked, Reason, RefusedError
+from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
 
 
 @pytest.mark.parametrize(
     ("target", "asked"),
     [
-        ("web.agent-7:80", Asked("web", "agent-7")),
-        ("Web.agent-7:443", Asked("web", "agent-7")),
-        ("web.agent-7", Asked("web", "agent-7")),
-        ("ssh.db.example:22", Asked("ssh", "db.example")),
-        ("web.5f2b0c1e-0000-5000-8000-000000000001:1", Asked("web", "5f2b0c1e-0000-5000-8000-000000000001")),
+        ("web.agent-7:80", ServiceAddress("web", "agent-7")),
+        ("Web.agent-7:443", ServiceAddress("web", "agent-7")),
+        ("web.agent-7", ServiceAddress("web", "agent-7")),
+        ("ssh.db.example:22", ServiceAddress("ssh", "db.example")),
+        ("web.5f2b0c1e-0000-5000-8000-000000000001:1", ServiceAddress("web", "5f2b0c1e-0000-5000-8000-000000000001")),
     ],
 )
-def test_service_of_an_agent(target: str, asked: Asked) -> None:
+def test_service_of_an_agent(target: str, asked: ServiceAddress) -> None:
     """The service up to the first dot, the agent behind it; the port is not looked at."""
     assert connect.parse(target) == asked
 
@@ -46,7 +46,7 @@ def test_anything_else_is_refused(target: str, why: str) -> None:
     """No address, no host, nothing of ours."""
     with pytest.raises(RefusedError, match=why) as refusal:
         connect.parse(target)
-    assert refusal.value.reason is Reason.NAME
+    assert refusal.value.reason is RefusalReason.NAME
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_sentence_in_a_status_line() -> None:
 
 def test_every_reason_has_its_word() -> None:
     """No two are counted as one."""
-    assert len({reason.word for reason in Reason}) == len(Reason)
-    assert all(400 <= reason.status < 600 for reason in Reason)
+    assert len({reason.label for reason in RefusalReason}) == len(RefusalReason)
+    assert all(400 <= reason.status < 600 for reason in RefusalReason)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_body_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     """Two who read such a request end it at different places."""
     with pytest.raises(RefusedError, match="has no body") as refusal:
         connect.check_framing(headers)
-    assert refusal.value.reason is Reason.MALFORMED
+    assert refusal.value.reason is RefusalReason.MALFORMED
 
 
 def test_empty_body_is_none() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.protocol.tunnel.messages import LAST_TAG, Op, Tags, Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import LAST_TAG, Op, Tags, Target, TunnelError, WireVersion
 
 
 @given(st.sampled_from((1, -1)), st.integers(1, 300))
@@ -52,4 +52,4 @@ def test_target_is_a_pair() -> None:
 def test_numbers_and_versions_are_the_wires() -> None:
     """They travel: nobody may renumber them."""
     assert [(op.name, op.value) for op in Op] == [("UNKNOWN", 0), ("ADD", 1), ("REMOVE", 2)]
-    assert [wire.value for wire in Wire] == ["0.1", "0.2"]
+    assert [wire.value for wire in WireVersion] == ["0.1", "0.2"]

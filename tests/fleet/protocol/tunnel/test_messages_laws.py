@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fleet.protocol.tunnel import client_state as tunnel_client
 from fleet.protocol.tunnel import server_state as tunnel_server
 from fleet.protocol.tunnel.client_state import ClientState
-from fleet.protocol.tunnel.messages import Message, Session, Target, TunnelError, Wire
-from fleet.protocol.tunnel.server_state import Connection, Limits, Peer, Request, ServerState
+from fleet.protocol.tunnel.messages import Message, Session, Target, TunnelError, WireVersion
+from fleet.protocol.tunnel.server_state import ClientConnection, Limits, Peer, ServerRequest, ServerState
 
 TARGETS = [Target(name, kind) for name in "ab" for kind in ("SSH", "GNMI")]
-LIMITS = Limits(pending=3, set_up_within=10, targets=3)
+LIMITS = Limits(max_pending=3, set_up_within=10, max_targets=3)
 picks = st.integers(0, 1_000)
 
 
@@ -24,7 +24,7 @@ picks = st.integers(0, 1_000)
 class Client:
     """One client, its connection, and what is on its way between them."""
 
-    connection: Connection
+    connection: ClientConnection
     state: ClientState
     up: deque[Message] = field(default_factory=deque)
     down: deque[Message] = field(default_factory=deque)
@@ -41,18 +41,18 @@ class Client:
 class Tunnels(RuleBasedStateMachine):
     """A server and its clients; each step is one thing that can happen next."""
 
-    wire = Wire.V0_2
+    wire = WireVersion.V0_2
 
     @initialize(handler=st.booleans(), bridge=st.booleans())
     def begin(self, handler: bool, bridge: bool) -> None:
-        local = None if self.wire is Wire.V0_1 else frozenset(TARGETS[:1])
+        local = None if self.wire is WireVersion.V0_1 else frozenset(TARGETS[:1])
         self.server = ServerState(self.wire, has_handler=handler, local=local, bridge=bridge, limits=LIMITS)
         self.now = 0.0
         self.clients: list[Client] = []
         self.all: list[Client] = []
         #: Sessions that the server asked for, and the end each had.
-        self.wanted: dict[Request, str] = {}
-        self.streams: list[tuple[Connection, int]] = []
+        self.wanted: dict[ServerRequest, str] = {}
+        self.streams: list[tuple[ClientConnection, int]] = []
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -66,16 +66,16 @@ class Tunnels(RuleBasedStateMachine):
                 client = self.of(effect.connection)
                 assert client.there
                 client.thinking.append(effect.tag)
-            elif isinstance(effect, tunnel_server.Failed):
+            elif isinstance(effect, tunnel_server.RequestFailed):
                 assert self.wanted[effect.request] == "", "told twice"
                 self.wanted[effect.request] = effect.error
                 assert effect.error
-            elif isinstance(effect, tunnel_server.Appeared):
+            elif isinstance(effect, tunnel_server.TargetAdded):
                 assert self.server.owner(effect.target) is effect.connection
             else:
                 assert effect.target not in effect.connection.targets
 
-    def of(self, connection: Connection) -> Client:
+    def of(self, connection: ClientConnection) -> Client:
         return next(client for client in self.all if client.connection is connection)
 
     def do(self, client: Client, effects: list[tunnel_client.Effect]) -> None:
@@ -89,7 +89,7 @@ class Tunnels(RuleBasedStateMachine):
                 if effect.tag < 0:
                     assert client.wanted[effect.tag] == "", "answered twice"
                     client.wanted[effect.tag] = "opened"
-            elif isinstance(effect, tunnel_client.Failed):
+            elif isinstance(effect, tunnel_client.SessionFailed):
                 assert client.wanted[effect.tag] == "", "told twice"
                 client.wanted[effect.tag] = effect.error
                 assert effect.error
@@ -142,7 +142,7 @@ class Tunnels(RuleBasedStateMachine):
             except TunnelError:
                 self.leave(client)
 
-    @precondition(lambda self: self.wire is Wire.V0_2 and self.clients)
+    @precondition(lambda self: self.wire is WireVersion.V0_2 and self.clients)
     @rule(pick=picks, what=st.sampled_from(TARGETS), add=st.booleans())
     def change_targets(self, pick: int, what: Target, add: bool) -> None:
         client = self.clients[pick % len(self.clients)]
@@ -193,7 +193,7 @@ class Tunnels(RuleBasedStateMachine):
     def client_handler_answers(self, pick: int, error: str | None) -> None:
         client = self.all[pick % len(self.all)]
         if client.asked:
-            effects = client.state.answer(client.asked.pop(0), error)
+            effects = client.state.respond(client.asked.pop(0), error)
             assert client.there or not effects, "a stream for a tunnel that is down"
             self.do(client, effects)
 
@@ -202,7 +202,7 @@ class Tunnels(RuleBasedStateMachine):
     def server_handler_answers(self, pick: int, error: str | None) -> None:
         client = self.all[pick % len(self.all)]
         if client.thinking:
-            self.serve(self.server.answer(client.connection, client.thinking.pop(0), error))
+            self.serve(self.server.respond(client.connection, client.thinking.pop(0), error))
 
     @precondition(lambda self: self.all)
     @rule(pick=picks, lost=st.booleans())
@@ -213,7 +213,7 @@ class Tunnels(RuleBasedStateMachine):
         tag = client.streams.popleft()
         if lost:
             if client.there:
-                self.do(client, client.state.broke(tag, TARGETS[0], "it broke"))
+                self.do(client, client.state.on_stream_failed(tag, TARGETS[0], "it broke"))
             return
         self.attach(client, tag)
 
@@ -224,7 +224,7 @@ class Tunnels(RuleBasedStateMachine):
             return
         assert client.there
         self.streams.append((client.connection, tag))
-        if isinstance(found, Request):
+        if isinstance(found, ServerRequest):
             assert self.wanted[found] == "", "answered twice"
             self.wanted[found] = "opened"
 
@@ -263,21 +263,21 @@ class Tunnels(RuleBasedStateMachine):
     def who_waits_is_waited_for(self) -> None:
         """The states know of exactly those who wait, so each will be told in time."""
         for request, end in self.wanted.items():
-            assert bool(request.waiting) is not bool(end)
-            for connection, tag in request.waiting.items():
-                assert connection.asked[tag] is request
+            assert bool(request.pending_tags) is not bool(end)
+            for connection, tag in request.pending_tags.items():
+                assert connection.outgoing_requests[tag] is request
         for client in self.all:
-            assert set(client.state._asked) == {tag for tag, end in client.wanted.items() if not end}
+            assert set(client.state._outgoing_requests) == {tag for tag, end in client.wanted.items() if not end}
 
     @invariant()
     def bounds_hold(self) -> None:
         """Whatever is said: one client has so much and no more; and owners are those who are there."""
         for client in self.all:
             connection = client.connection
-            assert max(len(connection.asked), len(connection.asking), len(client.state._asking)) <= 3
+            assert max(len(connection.outgoing_requests), len(connection.incoming_requests), len(client.state._incoming_requests)) <= 3
             assert len(connection.targets) <= 3
             if not client.there:
-                assert (connection.asked, connection.asking) == ({}, {})
+                assert (connection.outgoing_requests, connection.incoming_requests) == ({}, {})
         there = {client.connection for client in self.clients}
         for target, owner in self.server.targets().items():
             assert owner in there
@@ -298,14 +298,14 @@ class Tunnels(RuleBasedStateMachine):
         assert (self.server.wake_at(), len(self.server._deadlines), self.server.targets()) == (None, 0, {})
         for client in self.all:
             found = client.connection
-            assert [found.asked, found.asking, found.live, found.targets] == [{}, {}, set(), set()]
+            assert [found.outgoing_requests, found.incoming_requests, found.open_tags, found.targets] == [{}, {}, set(), set()]
             assert client.state.wake_at() is None
 
 
 class TunnelsOfTheFirstVersion(Tunnels):
     """The same with capabilities, and without targets."""
 
-    wire = Wire.V0_1
+    wire = WireVersion.V0_1
 
 
 _settings = hypothesis.settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -13,9 +13,9 @@ from fleet.protocol.tunnel.messages import (
     Subscription,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
-from fleet.protocol.tunnel.server_state import Appeared, Connection, Limits, Peer, Send, ServerState, Vanished
+from fleet.protocol.tunnel.server_state import TargetAdded, ClientConnection, Limits, Peer, Send, ServerState, TargetRemoved
 from tests.fakes.tunnel_state import (
     GNMI,
     OTHER,
@@ -126,12 +126,12 @@ def test_target_comes_and_goes() -> None:
 
     assert add(state, connection) == [
         Send(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
-        Appeared(SSH, connection),
+        TargetAdded(SSH, connection),
     ]
     assert state.targets() == {SSH: connection}
     assert state.receive(connection, Registration(Op.REMOVE, SSH), 0) == [
         Send(connection, Registration(Op.UNKNOWN, SSH, accept=True)),
-        Vanished(SSH, connection),
+        TargetRemoved(SSH, connection),
     ]
     nothing_is_left(state, connection)
 
@@ -148,7 +148,7 @@ def test_target_types_are_apart() -> None:
 
 def test_target_refused() -> None:
     """Each refusal says why, to who asked, and changes nothing."""
-    limits = Limits(targets=2)
+    limits = Limits(max_targets=2)
     state = state_02(
         handler=True, local=frozenset((OTHER,)), may_claim=lambda _, t: t.name != "bank", limits=limits
     )
@@ -186,7 +186,7 @@ def test_targets_go_with_their_client() -> None:
     add(state, connection, SSH)
     add(state, connection, GNMI)
 
-    assert state.disconnect(connection) == [Vanished(GNMI, connection), Vanished(SSH, connection)]
+    assert state.disconnect(connection) == [TargetRemoved(GNMI, connection), TargetRemoved(SSH, connection)]
     nothing_is_left(state, connection)
 
 
@@ -219,8 +219,8 @@ def test_displacement_of_a_silent_client(old: Peer, new: Peer, replaces: bool) -
     """Whose clock went back meanwhile has a lower generation: of silence it displaces itself, and nobody else."""
     same = replaces or ((old.identity, old.name) == (new.identity, new.name) and bool(old.name))
     assert new.replaces(old, silent=True) is same
-    silent: list[Connection] = []
-    state = ServerState(Wire.V0_2, is_silent=silent.__contains__)
+    silent: list[ClientConnection] = []
+    state = ServerState(WireVersion.V0_2, is_silent=silent.__contains__)
     stale, fresh = client(state, "a", old), client(state, "b", new)
     silent.append(stale)
     add(state, stale)
@@ -240,9 +240,9 @@ def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
     assert state.owner(SSH) is (fresh if replaces else stale)
     if replaces:
         assert effects == [
-            Vanished(SSH, stale),
+            TargetRemoved(SSH, stale),
             Send(fresh, Registration(Op.UNKNOWN, SSH, accept=True)),
-            Appeared(SSH, fresh),
+            TargetAdded(SSH, fresh),
         ]
         assert state.disconnect(stale) == []  # it takes nothing with it
         assert state.owner(SSH) is fresh
@@ -250,7 +250,7 @@ def test_displacement(old: Peer, new: Peer, replaces: bool) -> None:
 
 def test_displacement_of_someone_at_the_limit() -> None:
     """What the stale one holds does not count against who takes it over."""
-    state = state_02(limits=Limits(targets=1))
+    state = state_02(limits=Limits(max_targets=1))
     stale, fresh = client(state, "a", Peer((), "r7", 1)), client(state, "b", Peer((), "r7", 2))
     add(state, stale)
     add(state, fresh)
@@ -261,7 +261,7 @@ def test_displacement_of_someone_at_the_limit() -> None:
 # -- subscriptions ---------------------------------------------------------------------------------
 
 
-def subscribe(state: ServerState, connection: Connection, kind: str = "", op: Op = Op.ADD) -> list[Message]:
+def subscribe(state: ServerState, connection: ClientConnection, kind: str = "", op: Op = Op.ADD) -> list[Message]:
     return told(state.receive(connection, Subscription(op, kind), 0), connection)
 
 
@@ -309,7 +309,7 @@ def test_subscription_to_all_and_to_one_type() -> None:
 
 def test_subscriptions_of_one_client_are_bounded() -> None:
     """As its targets are; one that it ends makes room."""
-    state = state_02(bridge=True, limits=Limits(targets=2))
+    state = state_02(bridge=True, limits=Limits(max_targets=2))
     watcher = client(state, "a")
     for kind in ("a", "b"):
         subscribe(state, watcher, kind)

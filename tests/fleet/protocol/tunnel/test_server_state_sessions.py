@@ -7,15 +7,15 @@ import pytest
 from fleet.protocol.tunnel.messages import LAST_TAG, Session, Target, TunnelError
 from fleet.protocol.tunnel.server_state import (
     AskHandler,
-    Connection,
+    ClientConnection,
     Effect,
-    Failed,
+    RequestFailed,
     Limits,
     Peer,
-    Request,
+    ServerRequest,
     Send,
     ServerState,
-    Vanished,
+    TargetRemoved,
 )
 from tests.fakes.tunnel_state import (
     OTHER,
@@ -40,9 +40,9 @@ def test_open_0_2_asks_the_owner() -> None:
     request, effects = state.open(SSH, 0)
 
     assert effects == [Send(owner, Session(1, SSH, accept=True))]
-    assert not bystander.asked
+    assert not bystander.outgoing_requests
     assert state.attach(owner, 1) is request
-    assert owner.live == {1}
+    assert owner.open_tags == {1}
     state.detach(owner, 1)
     state.disconnect(owner)
     nothing_is_left(state, owner)
@@ -55,9 +55,9 @@ def test_open_tags_grow() -> None:
     add(state, owner)
     requests = [state.open(SSH, 0)[0] for _ in range(3)]
 
-    assert list(owner.asked) == [1, 2, 3]
+    assert list(owner.outgoing_requests) == [1, 2, 3]
     assert state.attach(owner, 2) is requests[1]
-    assert list(owner.asked) == [1, 3]
+    assert list(owner.outgoing_requests) == [1, 3]
 
 
 def test_open_nobody_to_ask() -> None:
@@ -99,7 +99,7 @@ def test_open_refused_by_the_client() -> None:
     add(state, owner)
     first, second = state.open(SSH, 0)[0], state.open(SSH, 0)[0]
 
-    assert state.receive(owner, Session(1, SSH, error="sshd is down"), 0) == [Failed(first, "sshd is down")]
+    assert state.receive(owner, Session(1, SSH, error="sshd is down"), 0) == [RequestFailed(first, "sshd is down")]
     assert state.attach(owner, 2) is second
     with pytest.raises(TunnelError, match="no session on this connection waits for tag 1"):
         state.attach(owner, 1)
@@ -128,7 +128,7 @@ def test_open_broadcast_all_refuse() -> None:
     request, _ = state.open(Target("x"), 0)
 
     assert state.receive(second, Session(1, error="not mine"), 0) == []
-    assert state.disconnect(first) == [Failed(request, "not mine; the client went away")]
+    assert state.disconnect(first) == [RequestFailed(request, "not mine; the client went away")]
 
 
 def test_open_broadcast_tags_differ() -> None:
@@ -139,9 +139,9 @@ def test_open_broadcast_tags_differ() -> None:
     second = client(state, "b")
     request, _ = state.open(Target("y"), 0)
 
-    assert request.waiting == {first: 2, second: 1}
+    assert request.pending_tags == {first: 2, second: 1}
     assert state.attach(second, 1) is request
-    assert list(first.asked) == [1]
+    assert list(first.outgoing_requests) == [1]
 
 
 def test_open_owner_vanishes() -> None:
@@ -151,7 +151,7 @@ def test_open_owner_vanishes() -> None:
     add(state, owner)
     request, _ = state.open(SSH, 0)
 
-    assert state.disconnect(owner) == [Vanished(SSH, owner), Failed(request, "the client went away")]
+    assert state.disconnect(owner) == [TargetRemoved(SSH, owner), RequestFailed(request, "the client went away")]
     nothing_is_left(state, owner)
 
 
@@ -164,7 +164,7 @@ def test_open_in_time_only() -> None:
 
     assert state.wake_at() == 110
     assert state.expire(109.9) == []
-    assert state.expire(110) == [Failed(first, "the client did not open the stream in time")]
+    assert state.expire(110) == [RequestFailed(first, "the client did not open the stream in time")]
     assert state.wake_at() == 113
     assert state.attach(owner, 2) is second
     assert state.wake_at() is None
@@ -196,7 +196,7 @@ def test_open_too_many() -> None:
 
     with pytest.raises(TunnelError, match="too many sessions are being set up with this client"):
         state.open(Target("x"), 0, to=first)
-    assert list(state.open(Target("x"), 0)[0].waiting) == [second]
+    assert list(state.open(Target("x"), 0)[0].pending_tags) == [second]
     state.attach(first, 1)
     assert state.open(Target("x"), 0, to=first)[1] == [Send(first, Session(3, Target("x"), accept=True))]
 
@@ -241,7 +241,7 @@ def test_attach_twice_or_elsewhere() -> None:
 
 
 def ask(
-    state: ServerState, connection: Connection, tag: int, target: Target = SSH, now: float = 0
+    state: ServerState, connection: ClientConnection, tag: int, target: Target = SSH, now: float = 0
 ) -> list[Effect]:
     return state.receive(connection, Session(tag, target), now)
 
@@ -255,9 +255,9 @@ def test_asked_and_taken(local: frozenset[Target] | None) -> None:
     assert ask(state, connection, -1) == [AskHandler(connection, -1, SSH, bridge=False)]
     with pytest.raises(TunnelError, match="waits for tag -1"):
         state.attach(connection, -1)  # not before it was accepted
-    assert state.answer(connection, -1, None) == [Send(connection, Session(-1, SSH, accept=True))]
+    assert state.respond(connection, -1, None) == [Send(connection, Session(-1, SSH, accept=True))]
     assert state.attach(connection, -1) == SSH
-    assert (connection.asking, connection.live) == ({}, {-1})
+    assert (connection.incoming_requests, connection.open_tags) == ({}, {-1})
     state.detach(connection, -1)
     nothing_is_left(state, connection)
 
@@ -268,12 +268,12 @@ def test_asked_and_refused() -> None:
     connection = client(state, "a")
     ask(state, connection, -1)
 
-    assert state.answer(connection, -1, "not today") == [
+    assert state.respond(connection, -1, "not today") == [
         Send(connection, Session(-1, SSH, error="not today"))
     ]
     with pytest.raises(TunnelError, match="waits for tag -1"):
         state.attach(connection, -1)
-    assert state.answer(connection, -1, None) == []
+    assert state.respond(connection, -1, None) == []
 
 
 def test_asked_what_cannot_be() -> None:
@@ -288,7 +288,7 @@ def test_asked_what_cannot_be() -> None:
     assert refusal(ask(state, connection, -1, OTHER)) == "no target router-8 (SSH) is registered"
     ask(state, connection, -2)
     assert refusal(ask(state, connection, -2)) == "tag -2 is in use"
-    state.answer(connection, -2, None)
+    state.respond(connection, -2, None)
     state.attach(connection, -2)
     assert refusal(ask(state, connection, -2)) == "tag -2 is in use"
     assert ask(state, connection, -3) == [AskHandler(connection, -3, SSH, bridge=False)]
@@ -303,7 +303,7 @@ def test_asked_too_often() -> None:
 
     assert refusal(ask(state, first, -3)) == "too many sessions of this client are being set up"
     assert ask(state, second, -1) == [AskHandler(second, -1, SSH, bridge=False)]
-    state.answer(first, -1, "no")
+    state.respond(first, -1, "no")
     assert ask(state, first, -4) == [AskHandler(first, -4, SSH, bridge=False)]
 
 
@@ -314,12 +314,12 @@ def test_asked_and_never_finished(accepted: bool) -> None:
     connection = client(state, "a")
     ask(state, connection, -1, now=5)
     if accepted:
-        state.answer(connection, -1, None)
+        state.respond(connection, -1, None)
 
     assert state.wake_at() == 15
     (effect,) = state.expire(15)
     assert effect == Send(connection, Session(-1, SSH, error="the session was not set up in time"))
-    assert state.answer(connection, -1, None) == []
+    assert state.respond(connection, -1, None) == []
     with pytest.raises(TunnelError, match="waits for tag -1"):
         state.attach(connection, -1)
 
@@ -331,7 +331,7 @@ def test_asked_and_given_up() -> None:
     ask(state, connection, -1)
 
     assert state.receive(connection, Session(-1, SSH, error="never mind"), 0) == []
-    assert state.answer(connection, -1, None) == []
+    assert state.respond(connection, -1, None) == []
     assert state.wake_at() is None
 
 
@@ -342,7 +342,7 @@ def test_asked_by_a_client_that_went() -> None:
         connection = client(state, "a")
         ask(state, connection, -1)
         assert state.disconnect(connection) == []
-        assert state.answer(connection, -1, error) == []
+        assert state.respond(connection, -1, error) == []
         assert state.expire(1_000) == []
         nothing_is_left(state, connection)
 
@@ -352,7 +352,7 @@ def test_asked_again_by_a_tag_that_is_free() -> None:
     state = state_02(handler=True, local=None, limits=Limits(set_up_within=10))
     connection = client(state, "a")
     ask(state, connection, -1, now=0)
-    state.answer(connection, -1, "no")
+    state.respond(connection, -1, "no")
     ask(state, connection, -1, now=9)
 
     assert state.expire(10) == []
@@ -367,7 +367,7 @@ def test_sessions_outlive_their_register_stream() -> None:
     state.attach(connection, 1)
     state.disconnect(connection)
 
-    assert connection.live == {1}
+    assert connection.open_tags == {1}
     state.detach(connection, 1)
     nothing_is_left(state, connection)
 
@@ -425,7 +425,7 @@ def test_bridge_beside_a_handler() -> None:
 
 def test_requests_compare_by_themselves() -> None:
     """Two requests to one target are two."""
-    assert Request(SSH) != Request(SSH)
+    assert ServerRequest(SSH) != ServerRequest(SSH)
 
 
 def test_refusal_of_megabytes_is_cut() -> None:
@@ -437,7 +437,7 @@ def test_refusal_of_megabytes_is_cut() -> None:
 
     (effect,) = state.receive(owner, Session(1, SSH, error="x" * 4_000_000), 0)
 
-    assert isinstance(effect, Failed)
+    assert isinstance(effect, RequestFailed)
     assert effect.request is request
     assert len(effect.error) == 500
 
@@ -447,14 +447,14 @@ def test_malformed_session_is_answered_and_closed() -> None:
     state = state_01()
     asker = client(state, "a")
     state.receive(asker, Session(-1, SSH), 0)
-    assert told(state.receive(asker, Session(-1, SSH, malformed="odd"), 0), asker) == [
+    assert told(state.receive(asker, Session(-1, SSH, malformed_reason="odd"), 0), asker) == [
         Session(-1, SSH, error="odd")
     ]
     request, _ = state.open(SSH, 0)
-    answer, failed = state.receive(asker, Session(1, SSH, malformed="odd"), 0)
+    answer, failed = state.receive(asker, Session(1, SSH, malformed_reason="odd"), 0)
     assert answer == Send(asker, Session(1, SSH, error="odd"))
-    assert failed == Failed(request, "odd")
-    assert (asker.asked, asker.asking) == ({}, {})
+    assert failed == RequestFailed(request, "odd")
+    assert (asker.outgoing_requests, asker.incoming_requests) == ({}, {})
 
 
 def test_sessions_that_are_withdrawn_leave_nothing() -> None:
@@ -476,11 +476,11 @@ def test_sessions_that_are_withdrawn_leave_nothing() -> None:
 
 def test_sessions_that_one_client_has_open_are_bounded() -> None:
     """Each may be a connection to a service: one that is over makes room, and sessions of others do not count."""
-    state = state_02(handler=True, local=None, limits=Limits(sessions=2))
+    state = state_02(handler=True, local=None, limits=Limits(max_sessions=2))
     asker = client(state, "a")
     for tag in (-1, -2):
         state.receive(asker, Session(tag, SSH), 0)
-        state.answer(asker, tag, None)
+        state.respond(asker, tag, None)
     state.attach(asker, -1)
     assert (
         refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code, Setting, Type
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from tests.fakes.http2_ends import HEAD, RESPONSE, TRAILERS, End, code_of_goaway, data, headers
 from tests.fakes.waiting import eventually
 
@@ -98,7 +98,7 @@ async def test_reader_that_passes_nothing_on_stops_the_peer(server: End) -> None
     (heard,) = server.heard
     assert [frame for frame in server.wire.frames() if frame[2] == 1] == []
 
-    heard.stream.consumed(window // 2)
+    heard.stream.release_window(window // 2)
     assert [(kind, number) for kind, _, number, _ in server.wire.frames()] == [(Type.WINDOW_UPDATE, 1)]
     server.get(data(1, bytes(window // 2 // 2)), data(1, bytes(window // 2 // 2)), data(1, b"x"))
     assert heard.seen[-1] is Code.FLOW_CONTROL_ERROR
@@ -130,12 +130,12 @@ async def test_reset_both_ways(server: End) -> None:
     server.get(data(3, b"late"), frames.window_update(3, 1), frames.rst_stream(3, Code.CANCEL), headers(3))
     assert [kind for kind, *_ in server.wire.frames()] == [Type.RST_STREAM]
     assert server.heard[1].seen == [("headers", False)]
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
 
 async def test_too_many_streams_are_refused() -> None:
     """Those there are go on."""
-    server = End(server=True, options=Options(streams=1))
+    server = End(server=True, options=ConnectionOptions(streams=1))
     server.settle()
     server.get(headers(1), headers(3))
 
@@ -150,7 +150,7 @@ async def test_flood_of_resets_ends_the_connection(server: End) -> None:
     for number in range(1, 4001, 2):
         server.get(headers(number), frames.rst_stream(number, Code.CANCEL))
 
-    assert server.connection.ended
+    assert server.connection.is_ended
     assert code_of_goaway(server) is Code.ENHANCE_YOUR_CALM
 
 
@@ -163,7 +163,7 @@ async def test_resets_after_the_deadline_of_a_call_are_no_flood(server: End) -> 
         server.heard[-1].stream.send_headers(b"", end=True)
         server.get(frames.rst_stream(number + 2, Code.CANCEL))
 
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
 
 async def test_flood_of_resets_of_one_ended_stream_ends_the_connection(server: End) -> None:
@@ -193,7 +193,7 @@ async def test_pings_are_answered_until_nobody_reads(server: End) -> None:
 
     server.wire.unsent = 1 << 30
     server.get(ping)
-    assert server.connection.ended
+    assert server.connection.is_ended
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_unknown_frames_and_settings_are_passed_over(server: End) -> None:
         frames.frame(Type.PRIORITY, 0, 1, bytes(5)),
     )
 
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
@@ -254,7 +254,7 @@ async def test_goaway_of_a_server(client: End) -> None:
 
     assert second.seen == [Code.REFUSED_STREAM]
     assert first.seen == []
-    assert not client.connection.takes_more
+    assert not client.connection.can_open
     client.get(headers(1, end=True, block=RESPONSE))
     first.stream.send_data(b"", end=True)
     assert client.ends == ["it went away: max_age"]
@@ -263,11 +263,11 @@ async def test_goaway_of_a_server(client: End) -> None:
 async def test_limit_of_a_servers_streams(client: End) -> None:
     """Not one more."""
     client.get(frames.settings({Setting.MAX_CONCURRENT_STREAMS: 1}))
-    assert client.connection.takes_more
+    assert client.connection.can_open
     heard = client.open()
-    assert not client.connection.takes_more
+    assert not client.connection.can_open
     heard.stream.reset(Code.CANCEL)
-    assert client.connection.takes_more
+    assert client.connection.can_open
 
 
 async def test_retired_server_ends_after_its_last_call(server: End) -> None:
@@ -276,10 +276,10 @@ async def test_retired_server_ends_after_its_last_call(server: End) -> None:
     server.connection.retire()
     server.get(headers(3, end=True))
     for heard in server.heard:
-        assert not server.connection.ended
+        assert not server.connection.is_ended
         heard.stream.send_headers(TRAILERS, end=True)
 
-    assert server.connection.ended
+    assert server.connection.is_ended
 
 
 async def test_loss_is_told_to_every_stream(client: End) -> None:
@@ -293,26 +293,26 @@ async def test_loss_is_told_to_every_stream(client: End) -> None:
 
 async def test_frozen_peer_is_noticed() -> None:
     """Silence, a ping, silence."""
-    client = End(server=False, options=Options(ping_after=0.02, answer_within=0.02))
+    client = End(server=False, options=ConnectionOptions(ping_after=0.02, answer_within=0.02))
     client.settle()
     heard = client.open()
 
-    await eventually(lambda: client.connection.ended)
+    await eventually(lambda: client.connection.is_ended)
     assert heard.seen == ["no answer to a ping within 0.02 s"]
 
 
 async def test_peer_that_answers_pings_stays() -> None:
     """However long a call takes."""
-    client = End(server=False, options=Options(ping_after=0.0, answer_within=3600.0))
+    client = End(server=False, options=ConnectionOptions(ping_after=0.0, answer_within=3600.0))
     client.settle()
     client.open()
     for _ in range(3):
         client.wire.frames()
-        client.connection._liveness._look()
+        client.connection._liveness._check()
         (ping,) = [payload for kind, _, _, payload in client.wire.frames() if kind == Type.PING]
         client.get(frames.frame(Type.PING, frames.ACK, 0, ping))
 
-    assert not client.connection.ended
+    assert not client.connection.is_ended
     client.connection.close()
 
 
@@ -336,8 +336,8 @@ def test_no_bytes_break_more_than_their_connection(sent: list[bytes], server: bo
             end.open()
         end.get(*sent, tail)
 
-        assert len(end.ends) == end.connection.ended
-        if end.connection.ended:
+        assert len(end.ends) == end.connection.is_ended
+        if end.connection.is_ended:
             assert end.connection.streams == 0
         end.connection.close()
 

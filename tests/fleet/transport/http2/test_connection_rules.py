@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.fields import NO_TABLE, Fields, encode, plain
+from fleet.transport.http2.fields import NO_TABLE, HeaderFields, encode, plain
 from fleet.transport.http2.frames import Code, Setting, Type
-from fleet.transport.http2.options import Options
+from fleet.transport.http2.options import ConnectionOptions
 from tests.fakes.http2_ends import (
     HEAD,
     REQUEST,
@@ -75,7 +75,7 @@ async def test_what_ends_the_connection(server: End, sent: bytes, code: Code) ->
     server.get(sent)
 
     assert code_of_goaway(server) is code
-    assert server.connection.ended
+    assert server.connection.is_ended
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_what_ends_a_stream(server: End, sent: bytes, code: Code) -> None:
     assert resets(server) == [(7, code)]
     assert server.heard[1].seen[-1] is code
     assert server.heard[0].seen[-1] == (b"on", False)
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_malformed_response_is_not_passed_on(client: End, answer: bytes, s
 
     assert [one for one in heard.seen if isinstance(one, Code)] == seen
     assert [code for _, code in resets(client)] == seen
-    assert not client.connection.ended
+    assert not client.connection.is_ended
 
 
 async def test_interim_response_is_passed_over(client: End) -> None:
@@ -207,14 +207,14 @@ async def test_late_frames_of_a_backend_never_end_its_connection(client: End) ->
 
     client.get(data(3, b"x"))
     assert resets(client) == [(3, Code.STREAM_CLOSED)]
-    assert not client.connection.ended
+    assert not client.connection.is_ended
 
 
 async def test_setting_that_makes_a_window_too_large(server: End) -> None:
     """RFC 9113 section 6.9.2."""
     server.get(headers(1), frames.window_update(1, frames.LARGEST_WINDOW - frames.DEFAULT_WINDOW))
     server.get(frames.settings({Setting.INITIAL_WINDOW_SIZE: frames.DEFAULT_WINDOW}))
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
     server.get(frames.settings({Setting.INITIAL_WINDOW_SIZE: frames.DEFAULT_WINDOW + 1}))
     assert code_of_goaway(server) is Code.FLOW_CONTROL_ERROR
@@ -238,7 +238,7 @@ async def test_first_block_says_that_we_use_no_table(client: End) -> None:
     assert blocks == [NO_TABLE + HEAD, HEAD]
 
 
-def long_list(size: int) -> Fields:
+def long_list(size: int) -> HeaderFields:
     return plain(*((b"x-%d" % number, b"y" * 1000) for number in range(size // 1000)))
 
 
@@ -259,7 +259,7 @@ async def test_long_header_list_ends_its_stream(server: End) -> None:
 
 async def test_longer_header_lists_may_be_allowed() -> None:
     """Of backends; it is said in the settings."""
-    client = End(server=False, options=Options(header_list=1024 * 1024, frame=1024 * 1024))
+    client = End(server=False, options=ConnectionOptions(header_list=1024 * 1024, frame=1024 * 1024))
     client.settle()
     client.get(ACKNOWLEDGED)
     (settings,) = (payload for kind, _, _, payload in client.greeting if kind == Type.SETTINGS)
@@ -278,7 +278,7 @@ async def test_pings_without_data_end_the_connection(server: End) -> None:
     for _ in range(500):
         server.heard[0].stream.send_data(b"x")
         server.get(ping)
-    assert not server.connection.ended
+    assert not server.connection.is_ended
 
     for _ in range(500):
         server.get(ping)

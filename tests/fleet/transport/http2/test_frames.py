@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import frames
-from fleet.transport.http2.frames import Code, ConnectionBroken, Setting, Type
+from fleet.transport.http2.frames import Code, ConnectionBrokenError, Setting, Type
 
 
 def test_frame_and_back() -> None:
@@ -21,15 +21,15 @@ def test_settings_and_back() -> None:
     written = frames.settings({Setting.INITIAL_WINDOW_SIZE: 5, Setting.MAX_FRAME_SIZE: 20_000})
 
     assert frames.read_settings(written[frames.HEADER_LENGTH :]) == [(4, 5), (5, 20_000)]
-    with pytest.raises(ConnectionBroken):
+    with pytest.raises(ConnectionBrokenError):
         frames.read_settings(written[frames.HEADER_LENGTH : -1])
 
 
 def test_padding_and_priority_come_off() -> None:
     """RFC 9113, sections 6.1 and 6.2."""
-    assert frames.unpadded(b"\2ab\0\0", frames.PADDED) == b"ab"
-    assert frames.unpadded(b"\0\0\0\0\0ab", frames.PRIORITY, priority=True) == b"ab"
-    assert frames.unpadded(b"ab", 0) == b"ab"
+    assert frames.strip_padding(b"\2ab\0\0", frames.PADDED) == b"ab"
+    assert frames.strip_padding(b"\0\0\0\0\0ab", frames.PRIORITY, priority=True) == b"ab"
+    assert frames.strip_padding(b"ab", 0) == b"ab"
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def test_padding_and_priority_come_off() -> None:
 )
 def test_padding_that_is_none(payload: bytes, flags: int) -> None:
     """More than there is breaks the connection."""
-    with pytest.raises(ConnectionBroken):
-        frames.unpadded(payload, flags, priority=True)
+    with pytest.raises(ConnectionBrokenError):
+        frames.strip_padding(payload, flags, priority=True)
 
 
 def test_small_frames() -> None:
     """Each says one number; one that is cut off breaks the connection."""
-    assert frames.long(frames.window_update(3, 99)[frames.HEADER_LENGTH :]) == 99
-    assert frames.long(frames.rst_stream(3, Code.CANCEL)[frames.HEADER_LENGTH :]) == Code.CANCEL
+    assert frames.read_uint32(frames.window_update(3, 99)[frames.HEADER_LENGTH :]) == 99
+    assert frames.read_uint32(frames.rst_stream(3, Code.CANCEL)[frames.HEADER_LENGTH :]) == Code.CANCEL
     assert frames.goaway(5, Code.NO_ERROR, "why").endswith(b"why")
-    with pytest.raises(ConnectionBroken):
-        frames.long(b"abc")
+    with pytest.raises(ConnectionBrokenError):
+        frames.read_uint32(b"abc")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_small_frames() -> None:
 )
 def test_values_that_settings_cannot_have(values: dict[Setting, int], code: Code) -> None:
     """RFC 9113, section 6.5.2."""
-    with pytest.raises(ConnectionBroken) as caught:
+    with pytest.raises(ConnectionBrokenError) as caught:
         frames.read_settings(frames.settings(values)[frames.HEADER_LENGTH :])
 
     assert caught.value.code is code
@@ -83,7 +83,7 @@ def test_control_frames_in_the_wrong_place(
     kind: Type, flags: int, number: int, length: int, code: Code
 ) -> None:
     """Of the connection on a stream, or of another length than theirs."""
-    with pytest.raises(ConnectionBroken) as caught:
+    with pytest.raises(ConnectionBrokenError) as caught:
         frames.check(kind, flags, number, length)
 
     assert caught.value.code is code

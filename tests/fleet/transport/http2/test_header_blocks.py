@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.transport.http2 import frames, header_blocks
-from fleet.transport.http2.frames import Code, ConnectionBroken, Type
+from fleet.transport.http2.frames import Code, ConnectionBrokenError, Type
 from fleet.transport.http2.header_blocks import Block, HeaderBlocks
 
 
@@ -18,9 +18,9 @@ def read(data: bytes) -> list[Block]:
         length, kind, flags, number = frames.header(data, at)
         at += frames.HEADER_LENGTH
         payload, at = data[at : at + length], at + length
-        blocks.must_not_interrupt(kind, number)
-        take = blocks.continued(flags, payload) if kind == Type.CONTINUATION else None
-        whole = take if kind == Type.CONTINUATION else blocks.begun(number, flags, payload)
+        blocks.check_order(kind, number)
+        take = blocks.add_continuation(flags, payload) if kind == Type.CONTINUATION else None
+        whole = take if kind == Type.CONTINUATION else blocks.add_headers(number, flags, payload)
         found += [] if whole is None else [whole]
     return found
 
@@ -29,7 +29,7 @@ def read(data: bytes) -> list[Block]:
 def test_blocks_read_as_they_were_written(sent: list[tuple[bytes, bool]], longest: int) -> None:
     """Whatever their length and that of frames: in order, each with its stream and whether that ends."""
     written = [
-        header_blocks.written(2 * at + 1, block, longest, end=end) for at, (block, end) in enumerate(sent)
+        header_blocks.encode_frames(2 * at + 1, block, longest, end=end) for at, (block, end) in enumerate(sent)
     ]
     assert read(b"".join(written)) == [Block(2 * at + 1, *one) for at, one in enumerate(sent)]
 
@@ -37,26 +37,26 @@ def test_blocks_read_as_they_were_written(sent: list[tuple[bytes, bool]], longes
 def test_nothing_comes_between_the_pieces() -> None:
     """No other frame, and no piece of another stream; nor a piece of nothing."""
     blocks = HeaderBlocks()
-    with pytest.raises(ConnectionBroken, match="CONTINUATION of nothing"):
-        blocks.continued(0, b"x")
-    assert blocks.begun(1, 0, b"a") is None
-    blocks.must_not_interrupt(Type.CONTINUATION, 1)
+    with pytest.raises(ConnectionBrokenError, match="CONTINUATION of nothing"):
+        blocks.add_continuation(0, b"x")
+    assert blocks.add_headers(1, 0, b"a") is None
+    blocks.check_order(Type.CONTINUATION, 1)
     for kind, number in ((Type.DATA, 1), (Type.CONTINUATION, 3), (Type.PING, 0)):
-        with pytest.raises(ConnectionBroken, match="is interrupted"):
-            blocks.must_not_interrupt(kind, number)
+        with pytest.raises(ConnectionBrokenError, match="is interrupted"):
+            blocks.check_order(kind, number)
 
 
 @pytest.mark.parametrize("piece", [b"", bytes(16_000)])
 def test_block_without_an_end(piece: bytes) -> None:
     """Many pieces of nothing, and few large ones: both are a flood."""
     blocks = HeaderBlocks()
-    blocks.begun(1, 0, b"a")
+    blocks.add_headers(1, 0, b"a")
 
     def without_end() -> None:
         for _ in range(100_000):
-            blocks.continued(0, piece)
+            blocks.add_continuation(0, piece)
 
-    with pytest.raises(ConnectionBroken) as caught:
+    with pytest.raises(ConnectionBrokenError) as caught:
         without_end()
     assert caught.value.code is Code.ENHANCE_YOUR_CALM
 
@@ -66,6 +66,6 @@ def test_dependency_of_a_stream() -> None:
     blocks, payload = HeaderBlocks(), b"\0\0\0\x05\x0fab"
     flags = frames.PRIORITY | frames.END_HEADERS
 
-    assert blocks.begun(7, flags, payload) == Block(7, b"ab", False, 5)
-    assert blocks.begun(7, frames.PRIORITY, payload) is None
-    assert blocks.continued(frames.END_HEADERS, b"c") == Block(7, b"abc", False, 5)
+    assert blocks.add_headers(7, flags, payload) == Block(7, b"ab", False, 5)
+    assert blocks.add_headers(7, frames.PRIORITY, payload) is None
+    assert blocks.add_continuation(frames.END_HEADERS, b"c") == Block(7, b"abc", False, 5)

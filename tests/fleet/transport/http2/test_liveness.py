@@ -17,14 +17,14 @@ class Peer:
         self.pings = 0
         self.died: list[str] = []
         self.liveness = Liveness(
-            0.01, 0.02, 0.0, wanted=lambda: self.wanted, send=self._send, dead=self.died.append
+            0.01, 0.02, 0.0, has_calls=lambda: self.wanted, send=self._send, on_dead=self.died.append
         )
 
     def _send(self, data: bytes) -> None:
         self.pings += 1
         if self.answers:
-            self.liveness.heard()
-            self.liveness.answered()
+            self.liveness.record_activity()
+            self.liveness.record_ping_ack()
 
 
 async def test_silence_is_asked_and_then_the_end() -> None:
@@ -49,7 +49,7 @@ async def test_peer_that_answers() -> None:
 async def test_nobody_waits_for_it() -> None:
     """Without calls it is not asked, and may be silent for ever."""
     peer = Peer(wanted=False)
-    peer.liveness._look()
+    peer.liveness._check()
     assert (peer.pings, peer.died) == (0, [])
 
 
@@ -66,10 +66,10 @@ class Timeline:
         self._data_sent = False
         self._last_ping_at = float("-inf")
         self.liveness = Liveness(
-            10.0, 5.0, 310.0, wanted=lambda: True, send=self._ping, dead=self.died.append
+            10.0, 5.0, 310.0, has_calls=lambda: True, send=self._ping, on_dead=self.died.append
         )
         self.liveness._loop = self  # type: ignore[assignment]  # its clock and timers are all that is used
-        self.liveness.heard()
+        self.liveness.record_activity()
         self.liveness.watch()
 
     def time(self) -> float:
@@ -82,8 +82,8 @@ class Timeline:
     def data(self) -> None:
         """The server sends DATA or HEADERS."""
         self._data_sent = True
-        self.liveness.heard()
-        self.liveness.data_heard = True
+        self.liveness.record_activity()
+        self.liveness.has_data_since_ping = True
 
     def _ping(self, data: bytes) -> None:
         self.pings.append(self.now)
@@ -93,8 +93,8 @@ class Timeline:
             self.strikes += 1
         self._last_ping_at = self.now
         if self.answers:
-            self.liveness.heard()
-            self.liveness.answered()
+            self.liveness.record_activity()
+            self.liveness.record_ping_ack()
 
     def pass_time(self, seconds: float) -> None:
         """Turn the clock, and ring what is due on the way."""

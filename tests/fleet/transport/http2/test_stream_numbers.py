@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fleet.transport.http2 import stream_numbers
-from fleet.transport.http2.frames import Code, ConnectionBroken
+from fleet.transport.http2.frames import Code, ConnectionBrokenError
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
 
 def code_of(numbers: StreamNumbers, number: int) -> Code:
-    with pytest.raises(ConnectionBroken) as caught:
+    with pytest.raises(ConnectionBrokenError) as caught:
         numbers.needs_reset(number)
     return caught.value.code
 
@@ -26,7 +26,7 @@ def test_client_opens_odd_streams() -> None:
 def test_server_refuses_even_streams() -> None:
     """They belong to the server, which opens none."""
     numbers = StreamNumbers(server=True)
-    with pytest.raises(ConnectionBroken) as caught:
+    with pytest.raises(ConnectionBrokenError) as caught:
         numbers.open(2)
 
     assert caught.value.code is Code.PROTOCOL_ERROR
@@ -49,8 +49,8 @@ def test_frames_after_a_reset() -> None:
     numbers = StreamNumbers(server=True)
     for number in (1, 3):
         numbers.open(number)
-    numbers.reset(1, here=True)
-    numbers.reset(3, here=False)
+    numbers.reset(1, is_local=True)
+    numbers.reset(3, is_local=False)
 
     assert not numbers.needs_reset(1)
     assert numbers.needs_reset(3)
@@ -78,12 +78,12 @@ def test_number_that_was_passed_over() -> None:
 
 def test_resets_that_were_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, and a frame to a stream that may have been reset never breaks the connection."""
-    monkeypatch.setattr(stream_numbers, "_REMEMBERED", 3)
+    monkeypatch.setattr(stream_numbers, "_MOST_RESETS", 3)
     numbers = StreamNumbers(server=True)
     for number in range(1, 13, 2):
         numbers.open(number)
         if number <= 9:
-            numbers.reset(number, here=True)
+            numbers.reset(number, is_local=True)
 
     assert len(numbers._reset) == 3
     assert [numbers.needs_reset(number) for number in (1, 3, 5, 9)] == [True, True, False, False]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from fleet.nodes.local.forwards import Forward
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport.pick_healthy.channel_factory import open_blocking_channel, open_channel
 from tests.fakes.auth_paths import passage_to
 from tests.fakes.auths import FakeAuth
 from tests.fakes.in_threads import InThreads
 
 #: Attempts follow each other at once: which server a shuffle leads to is chance.
-_FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+_FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 @pytest.fixture(params=["direct", "proxy"])
@@ -60,7 +60,7 @@ async def channels(request: pytest.FixtureRequest) -> AsyncIterator[Callable[...
     """Opens channels."""
     opened: list[Any] = []
 
-    def open_to(*where: FakeAuth | Forward, settings: Settings = _FAST, **more: Any) -> Any:
+    def open_to(*where: FakeAuth | Forward, settings: BalancerSettings = _FAST, **more: Any) -> Any:
         at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
         if request.param == "aio":
             opened.append(open_channel(at, settings=settings, **more))

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_blocking_channel
 from tests.fakes.auths import FakeAuth
@@ -23,7 +23,7 @@ from tests.fakes.waiting import eventually
 
 Auths = Callable[..., Awaitable[FakeAuth]]
 
-FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
     """Opens channels."""
     opened: list[BlockingPickHealthyChannel] = []
 
-    def open_to(*auths: FakeAuth, settings: Settings = FAST, **more: Any) -> BlockingPickHealthyChannel:
+    def open_to(*auths: FakeAuth, settings: BalancerSettings = FAST, **more: Any) -> BlockingPickHealthyChannel:
         opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings, **more))
         return opened[-1]
 

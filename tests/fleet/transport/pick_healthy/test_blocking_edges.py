@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from fleet.nodes.local.forwards import Forward
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport.pick_healthy.blocking import BlockingPickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_blocking_channel
 from tests.fakes.auths import FakeAuth
@@ -19,7 +19,7 @@ from tests.fakes.waiting import eventually
 Auths = Callable[..., Awaitable[FakeAuth]]
 Forwards = Callable[[FakeAuth], Awaitable[Forward]]
 
-FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 async def ready(channel: grpc.Channel) -> None:

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from fleet.nodes.local.forwards import Forward
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.fakes.auths import FakeAuth, balanced
@@ -22,7 +22,7 @@ Auths = Callable[..., Awaitable[FakeAuth]]
 Forwards = Callable[[FakeAuth], Awaitable[Forward]]
 
 #: Attempts follow each other at once: which server a shuffle leads to is chance.
-FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
     """Opens channels."""
     opened: list[PickHealthyChannel] = []
 
-    def open_to(*where: FakeAuth | Forward, settings: Settings = FAST, **more: Any) -> PickHealthyChannel:
+    def open_to(*where: FakeAuth | Forward, settings: BalancerSettings = FAST, **more: Any) -> PickHealthyChannel:
         at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
         opened.append(open_channel(at, settings=settings, **more))
         return opened[-1]
@@ -113,7 +113,7 @@ async def test_streams_finish_on_the_old_connection(auths: Auths, channels: Any)
     assert await down.read() is grpc.aio.EOF
     await both.done_writing()
     assert await both.read() is grpc.aio.EOF
-    await eventually(lambda: not channel._retiring)
+    await eventually(lambda: not channel._retiring_connections)
     assert await who(channel) == "b"
     assert (first.configs_asked, first.calls) == (asked, calls)
 
@@ -121,7 +121,7 @@ async def test_streams_finish_on_the_old_connection(auths: Auths, channels: Any)
 async def test_old_connection_that_recovers_first(auths: Auths, channels: Any) -> None:
     """Edge case 3 of the RFD: the attempts end, and the old connection is the same as before."""
     only = await auths("a")
-    channel = channels(only, settings=Settings(first_wait=0.0, base=30.0))
+    channel = channels(only, settings=BalancerSettings(first_wait=0.0, base=30.0))
     await balanced(channel)
     before = channel.connection
     only.turn(healthy=False)

@@ -10,9 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
-from fleet.protocol.recovery.pick_healthy import Settings, Why
+from fleet.protocol.recovery.pick_healthy import BalancerSettings, RetireReason
 from fleet.protocol.recovery.service_config import ServiceConfig
 from fleet.transport.channels import DeadPeer
 from tests.fakes.auths import FakeAuth, balanced
@@ -21,7 +21,7 @@ from tests.fakes.waiting import eventually
 Auths = Callable[..., Awaitable[FakeAuth]]
 Forwards = Callable[[FakeAuth], Awaitable[Forward]]
 
-FAST = Settings(first_wait=0.0, base=0.02, ceiling=0.02)
+FAST = BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02)
 
 
 async def who(channel: Any, **kwargs: Any) -> str:
@@ -41,7 +41,7 @@ async def test_old_connection_is_really_closed(auths: Auths, forwards: Forwards,
     """After its last stream, and not before: seen from the wire, not from our own records."""
     first, second = await auths("a"), await auths("b")
     wire, other = await forwards(first), await forwards(second)
-    left: list[Why] = []
+    left: list[RetireReason] = []
     channel = channels(wire, other, left=left.append)
     await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
@@ -58,8 +58,8 @@ async def test_old_connection_is_really_closed(auths: Auths, forwards: Forwards,
     del stream
     await eventually(lambda: len(wire.links) == 0)
     assert len(other.links) == 1
-    assert left[-1] is Why.MOVED
-    assert set(left[:-1]) <= {Why.REPLACED}
+    assert left[-1] is RetireReason.MOVED
+    assert set(left[:-1]) <= {RetireReason.REPLACED}
 
 
 async def test_goaway_of_the_current_connection(auths: Auths, channels: Any) -> None:
@@ -103,7 +103,7 @@ async def test_call_that_is_on_its_way_when_the_connection_breaks(
     await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
-    await wire.change(mode=Mode.CUT)
+    await wire.change(mode=ForwardMode.CUT)
     with pytest.raises(grpc.RpcError) as caught:
         await stream.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -138,15 +138,15 @@ async def test_backup_that_dies_while_it_connects(auths: Auths, forwards: Forwar
     """Accepted and silent, then cut: it comes to nothing, RPCs go on, and the next attempt may get there."""
     first, second = await auths("a"), await auths("b")
     wire = await forwards(second)
-    await wire.change(mode=Mode.HOLD)
+    await wire.change(mode=ForwardMode.HOLD)
     channel = channels(first, wire)
     await balanced(channel)
     first.turn(healthy=False)
-    await eventually(lambda: wire.accepted > 0)
+    await eventually(lambda: wire.accepted_count > 0)
     assert await who(channel) == "a"
-    await wire.change(mode=Mode.CUT)
+    await wire.change(mode=ForwardMode.CUT)
     assert await who(channel) == "a"
-    await wire.change(mode=Mode.PASS)
+    await wire.change(mode=ForwardMode.PASS)
     await answered_by(channel, "b")
 
 
@@ -171,11 +171,11 @@ async def test_frozen_server_is_left_once_pings_fail(auths: Auths, forwards: For
     wire = await forwards(first)
     channel = channels(wire, second, dead_peer=DeadPeer(ping_after=0.2, answer_within=0.5))
     await balanced(channel)
-    await wire.change(mode=Mode.HOLD)
+    await wire.change(mode=ForwardMode.HOLD)
     await eventually(lambda: channel.policy is not None and channel.policy.auth_id == "b")
     # On a busy machine a ping may be missed by whoever is well, too.
     await answered_by(channel, "b")
-    await wire.change(mode=Mode.PASS)
+    await wire.change(mode=ForwardMode.PASS)
 
 
 async def test_policy_turns_back_to_pick_first(auths: Auths, channels: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery import service_config
-from fleet.protocol.recovery.pick_healthy import Settings, Why
+from fleet.protocol.recovery.pick_healthy import BalancerSettings, RetireReason
 from fleet.protocol.recovery.service_config import ServiceConfig
 from tests.fakes.auths import FakeAuth, balanced
 from tests.fakes.waiting import eventually
@@ -86,7 +86,7 @@ async def test_callback_that_fails_stops_no_channel(
 ) -> None:
     """As with grpc's own channels its fault is a line in the log: sick servers are left all the same, twice."""
 
-    def fail(why: Why) -> None:
+    def fail(why: RetireReason) -> None:
         raise KeyError(why)
 
     first, second = await auths("a"), await auths("b")
@@ -108,7 +108,7 @@ async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) 
     await balanced(channel)
     assert await who(channel) == "a"
     policy = channel.policy
-    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.Mode.RECONNECT, True, "a")
+    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.PickHealthyMode.RECONNECT, True, "a")
     first.turn(healthy=False)
     await answered_by(channel, "b")
     # Calls move first; who asks is told after that, by another thread where there are threads.
@@ -127,12 +127,12 @@ async def test_balancer_mode_change(auths: Auths, channels: Any) -> None:
     first, second = await auths("a", ServiceConfig()), await auths("b")
     channel = channels(first, second)
     await balanced(channel)
-    assert channel.policy.mode is service_config.Mode.PICK_FIRST
+    assert channel.policy.mode is service_config.PickHealthyMode.PICK_FIRST
     await first.stop()
-    first.config = ServiceConfig(service_config.Mode.RECONNECT, "")
+    first.config = ServiceConfig(service_config.PickHealthyMode.RECONNECT, "")
     await first.start()
     await eventually(
-        lambda: channel.policy is not None and channel.policy.mode is service_config.Mode.RECONNECT
+        lambda: channel.policy is not None and channel.policy.mode is service_config.PickHealthyMode.RECONNECT
     )
     held = first if channel.policy.auth_id == "a" else second
     other = second if held is first else first
@@ -144,7 +144,7 @@ async def test_connect_timeout(auths: Auths, channels: Any) -> None:
     """TestConnectTimeout: GetServiceConfig blocks; RPCs go on, and another server is found."""
     first, second = await auths("a"), await auths("b")
     channel = channels(
-        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, connect_within=0.3)
+        first, second, settings=BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02, connect_within=0.3)
     )
     await balanced(channel)
     first.answering.clear()
@@ -159,7 +159,7 @@ async def test_drain_timeout(auths: Auths, channels: Any) -> None:
     """With a drain timeout the streams of a connection that was left are ended, and counted in the log."""
     first, second = await auths("a"), await auths("b")
     channel = channels(
-        first, second, settings=Settings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
+        first, second, settings=BalancerSettings(first_wait=0.0, base=0.02, ceiling=0.02, drain_timeout=0.1)
     )
     await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
@@ -186,19 +186,19 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     """Edge case 3 of the RFD: the attempt that got nowhere is given up, and the old connection is still the same."""
     first, second = await auths("a"), await auths("b")
     wire, silent = await forwards(first), await forwards(second)
-    await silent.change(mode=Mode.HOLD)
-    left: list[Why] = []
+    await silent.change(mode=ForwardMode.HOLD)
+    left: list[RetireReason] = []
     channel = channels(wire, silent, left=left.append)
     await balanced(channel)
     first.turn(healthy=False)
-    await eventually(lambda: silent.accepted > 0)
+    await eventually(lambda: silent.accepted_count > 0)
     first.turn(healthy=True)
     await balanced(channel)
-    await eventually(lambda: left[-1:] == [Why.RECOVERED])
-    assert set(left[:-1]) <= {Why.REPLACED}
+    await eventually(lambda: left[-1:] == [RetireReason.RECOVERED])
+    assert set(left[:-1]) <= {RetireReason.REPLACED}
     assert channel.moves == 0
     assert await who(channel) == "a"
-    await silent.change(mode=Mode.PASS)  # it sees that its client is gone
+    await silent.change(mode=ForwardMode.PASS)  # it sees that its client is gone
     await eventually(lambda: (len(wire.links), len(silent.links)) == (1, 0))
 
 
@@ -208,7 +208,7 @@ async def test_server_without_config_service(auths: Auths, channels: Any) -> Non
     await balanced(channel)
     assert await who(channel) == "a"
     assert (channel.policy.mode, channel.policy.health_check, channel.policy.auth_id) == (
-        service_config.Mode.PICK_FIRST,
+        service_config.PickHealthyMode.PICK_FIRST,
         False,
         "",
     )
@@ -219,7 +219,7 @@ async def test_server_without_health_service(auths: Auths, channels: Any) -> Non
     channel = channels(await auths("a", health=False))
     await balanced(channel)
     await eventually(lambda: not channel.policy.health_check)
-    assert channel.policy.mode is service_config.Mode.RECONNECT
+    assert channel.policy.mode is service_config.PickHealthyMode.RECONNECT
 
 
 async def test_config_that_fails_at_first(
@@ -255,7 +255,7 @@ async def test_server_that_restarts(auths: Auths, channels: Any) -> None:
 async def test_periodic_reconnect(auths: Auths, channels: Any) -> None:
     """New RPCs move now and then; a long stream stays where it is."""
     auth = await auths("a")
-    channel = channels(auth, settings=Settings(reconnect_every=0.2))
+    channel = channels(auth, settings=BalancerSettings(reconnect_every=0.2))
     await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"
@@ -306,7 +306,7 @@ async def test_healthy_backup_that_cannot_tell_its_policy(auths: Auths, channels
     await answered_by(channel, "b")
     await eventually(lambda: channel.moves == 1)
     policy = channel.policy
-    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.Mode.RECONNECT, True, "a")
+    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.PickHealthyMode.RECONNECT, True, "a")
     first.turn(healthy=True)
     second.turn(healthy=False)
     await answered_by(channel, "a")
@@ -346,7 +346,7 @@ async def test_service_that_no_server_knows(
     auths: Auths, channels: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The health of the whole server counts: the channel is READY and says why, and still leaves a sick server."""
-    named = ServiceConfig(service_config.Mode.RECONNECT, "fleet.Agents")
+    named = ServiceConfig(service_config.PickHealthyMode.RECONNECT, "fleet.Agents")
     first, second = await auths("a", named), await auths("b", named)
     first.unknown_services = second.unknown_services = {"fleet.Agents"}
     channel = channels(first, second)

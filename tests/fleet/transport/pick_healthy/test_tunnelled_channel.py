@@ -24,7 +24,7 @@ async def test_says_which_proxy_it_goes_through() -> None:
         answer = await channel.unary_unary("/fake.Who/Unary")(b"", timeout=30)
         assert answer == b"a"
         await channel.close()
-        assert channel._passages == {}
+        assert channel._forwarders == {}
     await auth.stop()
 
 

@@ -13,15 +13,15 @@ import pytest
 from typing_extensions import override
 
 from fleet.protocol.retry.budget import BudgetSettings
-from fleet.protocol.retry.policy import NO_RETRY, Policy, Reason
+from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy, RetryReason
 from fleet.transport.channels import channel_options
-from fleet.transport.retry.aio import Retrying
+from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.retried_call import SharedBudget
 from tests.fakes.failing import STREAM, UNARY, FailingBackend, told
 from tests.fakes.skipping import SkippingClock
 from tests.fakes.waiting import eventually
 
-ALL = frozenset(Reason)
+ALL = frozenset(RetryReason)
 Opener = Callable[..., Any]
 
 
@@ -47,7 +47,7 @@ async def opened(backend: FailingBackend, clock: SkippingClock) -> AsyncIterator
         async def open_one(
             policies: Any, *inner: grpc.aio.ClientInterceptor, options: Any = (), **settings: Any
         ) -> Any:
-            retrying = Retrying(policies, clock=clock.now, sleep=clock.sleep_async, **settings)
+            retrying = RetryInterceptor(policies, clock=clock.now, sleep=clock.sleep_async, **settings)
             return await stack.enter_async_context(
                 grpc.aio.insecure_channel(
                     backend.address,
@@ -66,13 +66,13 @@ async def status(call: Any) -> grpc.StatusCode:
     return caught.value.code()
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", RetryReason)
 async def test_listed_code_is_retried(
-    reason: Reason, backend: FailingBackend, opened: Opener, clock: SkippingClock
+    reason: RetryReason, backend: FailingBackend, opened: Opener, clock: SkippingClock
 ) -> None:
     """Two failures, then success: three tries, two waits that grow."""
     began = clock.now()
-    channel = await opened(Policy(frozenset({reason}), attempts=3, backoff=5.0))
+    channel = await opened(RetryPolicy(frozenset({reason}), attempts=3, backoff=5.0))
     how = told(code=reason.name, succeed_after=2)
 
     assert await channel.unary_unary(UNARY)(b"x", metadata=how) == b"x"
@@ -83,7 +83,7 @@ async def test_listed_code_is_retried(
 
 async def test_retries_say_so(backend: FailingBackend, opened: Opener) -> None:
     """How many tries were before; gRPC's own retries would take it out."""
-    channel = await opened(Policy(attempts=2), options=[("grpc.enable_retries", 0)])
+    channel = await opened(RetryPolicy(attempts=2), options=[("grpc.enable_retries", 0)])
     how = told(code="UNAVAILABLE", succeed_after=2)
     await channel.unary_unary(UNARY)(b"x", metadata=how)
 
@@ -92,7 +92,7 @@ async def test_retries_say_so(backend: FailingBackend, opened: Opener) -> None:
 
 async def test_unlisted_code_is_not_retried(backend: FailingBackend, opened: Opener) -> None:
     """One try, and its own error."""
-    channel = await opened(Policy(frozenset({Reason.INTERNAL}), attempts=3))
+    channel = await opened(RetryPolicy(frozenset({RetryReason.INTERNAL}), attempts=3))
     how = told(code="UNAVAILABLE", succeed_after=1)
 
     assert await status(channel.unary_unary(UNARY)(b"", metadata=how)) is grpc.StatusCode.UNAVAILABLE
@@ -101,7 +101,7 @@ async def test_unlisted_code_is_not_retried(backend: FailingBackend, opened: Ope
 
 async def test_tries_are_used_up(backend: FailingBackend, opened: Opener) -> None:
     """The caller gets the last error as it came."""
-    channel = await opened(Policy(ALL, attempts=2))
+    channel = await opened(RetryPolicy(ALL, attempts=2))
     how = told(code="RESOURCE_EXHAUSTED", succeed_after=3)
     call = channel.unary_unary(UNARY)(b"", metadata=how)
 
@@ -122,7 +122,7 @@ async def test_policy_by_method(backend: FailingBackend, opened: Opener) -> None
 
 async def test_timeout_of_a_try(backend: FailingBackend, opened: Opener) -> None:
     """Tries that hang are given up and made again."""
-    channel = await opened(Policy(attempts=50, backend_request=0.5))
+    channel = await opened(RetryPolicy(attempts=50, backend_request=0.5))
     how = told(hang=True, succeed_after=2)
 
     assert await channel.unary_unary(UNARY)(b"x", metadata=how) == b"x"
@@ -131,7 +131,7 @@ async def test_timeout_of_a_try(backend: FailingBackend, opened: Opener) -> None
 
 async def test_timeout_of_the_request(backend: FailingBackend, opened: Opener) -> None:
     """It is over when it is over, however many tries are left; what failed before is said."""
-    channel = await opened(Policy(ALL, attempts=1000, backoff=2.0, request=20.0))
+    channel = await opened(RetryPolicy(ALL, attempts=1000, backoff=2.0, request=20.0))
     call = channel.unary_unary(UNARY)(b"", metadata=told(code="INTERNAL"))
 
     assert await status(call) is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -140,7 +140,7 @@ async def test_timeout_of_the_request(backend: FailingBackend, opened: Opener) -
 
 async def test_deadline_of_the_caller(backend: FailingBackend, opened: Opener) -> None:
     """No wait that would pass it is begun."""
-    channel = await opened(Policy(ALL, attempts=1000, backoff=30.0))
+    channel = await opened(RetryPolicy(ALL, attempts=1000, backoff=30.0))
     how = told(code="UNAVAILABLE")
     call = channel.unary_unary(UNARY)(b"", timeout=20.0, metadata=how)
 
@@ -150,7 +150,7 @@ async def test_deadline_of_the_caller(backend: FailingBackend, opened: Opener) -
 
 async def test_deadline_during_a_try(backend: FailingBackend, opened: Opener) -> None:
     """The try ends with it, and no other is made."""
-    channel = await opened(Policy(ALL, attempts=1000))
+    channel = await opened(RetryPolicy(ALL, attempts=1000))
     how = told(hang=True)
     call = channel.unary_unary(UNARY)(b"", timeout=0.5, metadata=how)
 
@@ -160,7 +160,7 @@ async def test_deadline_during_a_try(backend: FailingBackend, opened: Opener) ->
 
 async def test_cancel_during_a_try(backend: FailingBackend, opened: Opener) -> None:
     """The try is cancelled, and is not retried although `cancelled` is a reason."""
-    channel = await opened(Policy(ALL, attempts=1000))
+    channel = await opened(RetryPolicy(ALL, attempts=1000))
     how = told(hang=True)
     call = channel.unary_unary(UNARY)(b"", metadata=how)
     await eventually(lambda: backend.count(how) == 1)
@@ -174,7 +174,7 @@ async def test_cancel_during_a_try(backend: FailingBackend, opened: Opener) -> N
 
 async def test_task_is_cancelled_during_a_try(backend: FailingBackend, opened: Opener) -> None:
     """As above, by asyncio's own means."""
-    channel = await opened(Policy(ALL, attempts=1000))
+    channel = await opened(RetryPolicy(ALL, attempts=1000))
     how = told(hang=True)
 
     async def ask() -> None:
@@ -196,7 +196,7 @@ async def test_cancel_during_a_wait(backend: FailingBackend) -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    retrying = Retrying(Policy(ALL, attempts=1000), sleep=forever)
+    retrying = RetryInterceptor(RetryPolicy(ALL, attempts=1000), sleep=forever)
     async with grpc.aio.insecure_channel(backend.address, interceptors=[retrying]) as channel:
         how = told(code="INTERNAL")
         call = channel.unary_unary(UNARY)(b"", metadata=how)
@@ -209,7 +209,7 @@ async def test_cancel_during_a_wait(backend: FailingBackend) -> None:
 
 async def test_channel_closes_during_a_try(backend: FailingBackend, opened: Opener) -> None:
     """The call ends with it."""
-    channel = await opened(Policy(ALL, attempts=1000))
+    channel = await opened(RetryPolicy(ALL, attempts=1000))
     how = told(hang=True)
     call = channel.unary_unary(UNARY)(b"", metadata=how)
     await eventually(lambda: backend.count(how) == 1)
@@ -226,7 +226,7 @@ async def test_waits_are_never_short(backend: FailingBackend) -> None:
     async def half(seconds: float) -> None:
         clock.sleep(seconds / 2 if seconds > 1 else seconds)
 
-    retrying = Retrying(Policy(attempts=1, backoff=8.0), clock=clock.now, sleep=half, chance=lambda: 0.0)
+    retrying = RetryInterceptor(RetryPolicy(attempts=1, backoff=8.0), clock=clock.now, sleep=half, chance=lambda: 0.0)
     async with grpc.aio.insecure_channel(backend.address, interceptors=[retrying]) as channel:
         how = told(code="UNAVAILABLE", succeed_after=1)
         await channel.unary_unary(UNARY)(b"", metadata=how)
@@ -236,7 +236,7 @@ async def test_waits_are_never_short(backend: FailingBackend) -> None:
 
 async def test_pushback(backend: FailingBackend, opened: Opener) -> None:
     """A server that wants no retry gets none."""
-    channel = await opened(Policy(ALL, attempts=5))
+    channel = await opened(RetryPolicy(ALL, attempts=5))
     how = told(code="UNAVAILABLE", succeed_after=1, pushback="-1")
 
     assert await status(channel.unary_unary(UNARY)(b"", metadata=how)) is grpc.StatusCode.UNAVAILABLE
@@ -246,7 +246,7 @@ async def test_pushback(backend: FailingBackend, opened: Opener) -> None:
 async def test_budget(backend: FailingBackend, opened: Opener) -> None:
     """Once it is spent, calls fail with their own error at once."""
     budget = SharedBudget(BudgetSettings(percent=0, min_retries=3, min_retries_interval=3600.0))
-    channel = await opened(Policy(ALL, attempts=2), budget=budget)
+    channel = await opened(RetryPolicy(ALL, attempts=2), budget=budget)
     counts = []
     for _ in range(3):
         how = told(code="INTERNAL")
@@ -258,7 +258,7 @@ async def test_budget(backend: FailingBackend, opened: Opener) -> None:
 
 async def test_streams_are_left_alone(backend: FailingBackend, opened: Opener) -> None:
     """One try, also without any answer yet."""
-    channel = await opened(Policy(ALL, attempts=5))
+    channel = await opened(RetryPolicy(ALL, attempts=5))
     how = told(code="UNAVAILABLE", succeed_after=1)
     with pytest.raises(grpc.aio.AioRpcError):
         _ = [answer async for answer in channel.unary_stream(STREAM)(b"", metadata=how)]
@@ -268,7 +268,7 @@ async def test_streams_are_left_alone(backend: FailingBackend, opened: Opener) -
 
 async def test_dead_server(opened: Opener, backend: FailingBackend, clock: SkippingClock) -> None:
     """A connection that is refused is retried without any reason being listed."""
-    channel = await opened(Policy(attempts=3, backoff=60.0))
+    channel = await opened(RetryPolicy(attempts=3, backoff=60.0))
     await backend.stop()
 
     assert await status(channel.unary_unary(UNARY)(b"", metadata=told())) is grpc.StatusCode.UNAVAILABLE
@@ -292,7 +292,7 @@ class Raising(grpc.aio.UnaryUnaryClientInterceptor):
 @pytest.mark.parametrize(("times", "answered"), [(2, True), (9, False)])
 async def test_interceptor_that_raises(times: int, answered: bool, opened: Opener) -> None:
     """Is retried like a server that fails."""
-    channel = await opened(Policy(ALL, attempts=2), Raising(times))
+    channel = await opened(RetryPolicy(ALL, attempts=2), Raising(times))
     call = channel.unary_unary(UNARY)(b"x", metadata=told())
 
     if answered:

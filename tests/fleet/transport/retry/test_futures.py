@@ -11,14 +11,14 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.protocol.retry.policy import Policy, Reason
+from fleet.protocol.retry.policy import RetryPolicy, RetryReason
 from fleet.transport.channels import channel_options
-from fleet.transport.retry.blocking import BlockingRetrying
+from fleet.transport.retry.blocking import BlockingRetryInterceptor
 from fleet.transport.retry.futures import TimedOutCall
 from tests.fakes.failing import UNARY, FailingBackend, told
 from tests.fakes.waiting import eventually
 
-ALL = frozenset(Reason)
+ALL = frozenset(RetryReason)
 
 
 @pytest.fixture
@@ -36,15 +36,15 @@ def channel(backend: FailingBackend) -> Iterator[grpc.Channel]:
         yield channel
 
 
-def begin(channel: grpc.Channel, how: Any, policy: Policy, **more: Any) -> Any:
-    retried = grpc.intercept_channel(channel, BlockingRetrying(policy))
+def begin(channel: grpc.Channel, how: Any, policy: RetryPolicy, **more: Any) -> Any:
+    retried = grpc.intercept_channel(channel, BlockingRetryInterceptor(policy))
     return retried.unary_unary(UNARY).future(b"x", metadata=how, **more)
 
 
 async def test_future_of_a_retried_call(backend: FailingBackend, channel: grpc.Channel) -> None:
     """It is given at once, and has the answer of the try that succeeded."""
     how = told(code="UNAVAILABLE", succeed_after=2)
-    future = begin(channel, how, Policy(attempts=2))
+    future = begin(channel, how, RetryPolicy(attempts=2))
     done: list[Any] = []
     future.add_done_callback(done.append)
 
@@ -61,7 +61,7 @@ async def test_future_of_a_retried_call(backend: FailingBackend, channel: grpc.C
 
 async def test_future_of_a_call_that_fails(channel: grpc.Channel) -> None:
     """It has the last error."""
-    future = begin(channel, told(code="INTERNAL"), Policy(ALL, attempts=2))
+    future = begin(channel, told(code="INTERNAL"), RetryPolicy(ALL, attempts=2))
 
     error = await asyncio.to_thread(future.exception, 60)
     assert error.code() is future.code() is grpc.StatusCode.INTERNAL
@@ -72,7 +72,7 @@ async def test_future_of_a_call_that_fails(channel: grpc.Channel) -> None:
 
 async def test_future_out_of_time(channel: grpc.Channel) -> None:
     """It has the timeout."""
-    future = begin(channel, told(code="INTERNAL"), Policy(ALL, attempts=2, backoff=60.0), timeout=30.0)
+    future = begin(channel, told(code="INTERNAL"), RetryPolicy(ALL, attempts=2, backoff=60.0), timeout=30.0)
 
     error = await asyncio.to_thread(future.exception, 60)
     assert isinstance(error, TimedOutCall)
@@ -84,7 +84,7 @@ async def test_future_out_of_time(channel: grpc.Channel) -> None:
 async def test_cancel_during_a_try(backend: FailingBackend, channel: grpc.Channel) -> None:
     """The try ends, and there is no other, although `cancelled` is a reason."""
     how = told(hang=True)
-    future = begin(channel, how, Policy(ALL, attempts=1000))
+    future = begin(channel, how, RetryPolicy(ALL, attempts=1000))
     await eventually(lambda: backend.count(how) == 1)
     with pytest.raises(grpc.FutureTimeoutError):
         future.result(timeout=0)
@@ -101,7 +101,7 @@ async def test_cancel_during_a_try(backend: FailingBackend, channel: grpc.Channe
 async def test_cancel_during_a_wait(backend: FailingBackend, channel: grpc.Channel) -> None:
     """Nothing is sent any more, and nobody waits."""
     how = told(code="INTERNAL")
-    future = begin(channel, how, Policy(ALL, attempts=1000, backoff=3600.0))
+    future = begin(channel, how, RetryPolicy(ALL, attempts=1000, backoff=3600.0))
     ended: list[Any] = []
     future.add_callback(lambda: ended.append(True))
     await eventually(lambda: backend.count(how) == 1)
@@ -115,7 +115,7 @@ async def test_cancel_during_a_wait(backend: FailingBackend, channel: grpc.Chann
 async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grpc.Channel) -> None:
     """That is no answer of a server, and is not retried although `cancelled` is a reason."""
     how = told(hang=True)
-    future = begin(channel, how, Policy(ALL, attempts=1000))
+    future = begin(channel, how, RetryPolicy(ALL, attempts=1000))
     await eventually(lambda: backend.count(how) == 1)
     channel.close()
 
@@ -126,8 +126,8 @@ async def test_channel_closes_during_a_try(backend: FailingBackend, channel: grp
 async def test_channel_closes_during_a_wait(channel: grpc.Channel) -> None:
     """The call ends with the error that it got last; time stands still until then."""
     closed = threading.Event()
-    retrying = BlockingRetrying(
-        Policy(ALL, attempts=1000, backoff=1.0),
+    retrying = BlockingRetryInterceptor(
+        RetryPolicy(ALL, attempts=1000, backoff=1.0),
         clock=lambda: time.monotonic() + 1e3 if closed.is_set() else 0.0,
     )
     retried = grpc.intercept_channel(channel, retrying)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from fleet.protocol.retry.policy import NO_RETRY, Policy
-from fleet.transport.retry.read_retries import DEFAULT, READS, REPORTS, reads
+from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy
+from fleet.transport.retry.read_retries import DEFAULT, READS, REPORTS, policy_by_method
 from fleet.wire import clusterconfig_pb2, fleet_pb2, presence_pb2
 
 
 def test_reads_are_retried_and_writes_are_not() -> None:
     """A policy of one's own for the same methods; anything else goes out once."""
-    policies = reads()
+    policies = policy_by_method()
     for method in READS:
         assert policies(method) is DEFAULT
     assert policies("/fleet.v1.InstanceAdmin/SetStanding") is NO_RETRY
-    mine = Policy(attempts=3)
-    assert reads(mine)("/fleet.v1.AgentFeed/ListAgents") is mine
+    mine = RetryPolicy(attempts=3)
+    assert policy_by_method(mine)("/fleet.v1.AgentFeed/ListAgents") is mine
 
 
 def test_reads_are_methods_there_are() -> None:

@@ -9,15 +9,15 @@ import grpc
 import pytest
 
 from fleet.protocol.retry.budget import BudgetSettings
-from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, Again, Give, Policy
-from fleet.transport.retry.retried_call import Calling, SharedBudget
+from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, RetryAfter, Finish, RetryPolicy
+from fleet.transport.retry.retried_call import RetriedCall, SharedBudget
 
 Details = namedtuple("Details", "method timeout")
-POLICY = Policy(attempts=5, backoff=1.0)
+POLICY = RetryPolicy(attempts=5, backoff=1.0)
 
 
-def call(method: str | bytes = "/a.B/Get", *, budget: SharedBudget | None = None) -> Calling:
-    return Calling({"/a.B/Get": POLICY}.__getitem__, budget, Details(method, 60.0), lambda: 10.0, lambda: 0.0)
+def call(method: str | bytes = "/a.B/Get", *, budget: SharedBudget | None = None) -> RetriedCall:
+    return RetriedCall({"/a.B/Get": POLICY}.__getitem__, budget, Details(method, 60.0), lambda: 10.0, lambda: 0.0)
 
 
 @pytest.mark.parametrize("method", ["/a.B/Get", b"/a.B/Get"])
@@ -41,7 +41,7 @@ def test_wait_is_counted_from_the_end_of_the_try() -> None:
     calling = call()
     calling.start()
 
-    assert calling.ended(grpc.StatusCode.UNAVAILABLE, None, None) == (Again(1.0), 11.0)
+    assert calling.judge(grpc.StatusCode.UNAVAILABLE, None, None) == (RetryAfter(1.0), 11.0)
 
 
 def test_pushback_is_read_from_trailers() -> None:
@@ -49,8 +49,8 @@ def test_pushback_is_read_from_trailers() -> None:
     calling = call()
     calling.start()
 
-    verdict, _ = calling.ended(grpc.StatusCode.UNAVAILABLE, "", [("other", b"1"), (PUSHBACK, "-1")])
-    assert verdict == Give()
+    verdict, _ = calling.judge(grpc.StatusCode.UNAVAILABLE, "", [("other", b"1"), (PUSHBACK, "-1")])
+    assert verdict == Finish()
 
 
 def test_spent_budget_ends_a_call() -> None:
@@ -59,8 +59,8 @@ def test_spent_budget_ends_a_call() -> None:
     calling = call(budget=budget)
     calling.start()
 
-    assert isinstance(calling.ended(grpc.StatusCode.UNAVAILABLE, "", None)[0], Again)
-    assert calling.ended(grpc.StatusCode.UNAVAILABLE, "", None)[0] == Give()
+    assert isinstance(calling.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0], RetryAfter)
+    assert calling.judge(grpc.StatusCode.UNAVAILABLE, "", None)[0] == Finish()
 
 
 def test_budget_counts_first_tries() -> None:

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from fleet.protocol.tunnel.client_state import OpenStream
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits
-from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
-from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.client import RegisterEndedError, TunnelClient
+from fleet.transport.tunnel.handlers import AcceptedSession
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.tunnel import SSH, Ground, echo, refusing, still_works, taking
 from tests.fakes.waiting import eventually
@@ -19,7 +19,7 @@ from tests.fakes.waiting import eventually
 async def test_run_without_a_server_ends_with_the_reason(ground: Ground) -> None:
     """Nobody listens: run says so."""
     client = TunnelClient(ground.channel("127.0.0.1:1"))
-    with pytest.raises(RegisterEnded, match=r"(?i)connect"):
+    with pytest.raises(RegisterEndedError, match=r"(?i)connect"):
         await client.run([SSH])
 
 
@@ -33,13 +33,13 @@ async def test_run_twice_at_once_is_refused_and_the_first_goes_on(ground: Ground
     await still_works(stream)
     await stream.close()
     running.client.stop()
-    with pytest.raises(RegisterEnded):
+    with pytest.raises(RegisterEndedError):
         await running.task
     await eventually(lambda: SSH not in tunnel.targets())
     again = asyncio.create_task(running.client.run([SSH]))
     await eventually(lambda: SSH in tunnel.targets())
     running.client.stop()
-    with pytest.raises(RegisterEnded):
+    with pytest.raises(RegisterEndedError):
         await again
 
 
@@ -50,8 +50,8 @@ async def test_session_before_run_is_refused(ground: Ground) -> None:
         await client.open_session(SSH)
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_session_asked_for_by_the_client_is_served(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_session_asked_for_by_the_client_is_served(ground: Ground, wire: WireVersion) -> None:
     """The server's handler serves what clients ask for, in both versions."""
     address = await ground.server(TunnelServer(wire, handler=taking(echo)))
     running = await ground.client(address, wire=wire)
@@ -61,8 +61,8 @@ async def test_session_asked_for_by_the_client_is_served(ground: Ground, wire: W
     await stream.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_session_that_the_server_refuses_ends_nothing_else(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_session_that_the_server_refuses_ends_nothing_else(ground: Ground, wire: WireVersion) -> None:
     """The refusal is the caller's error; the client lives on."""
     address = await ground.server(TunnelServer(wire, handler=refusing("no")))
     running = await ground.client(address, wire=wire)
@@ -75,7 +75,7 @@ async def test_session_that_the_server_refuses_ends_nothing_else(ground: Ground,
 async def test_session_that_is_never_answered_ends_in_time(ground: Ground) -> None:
     """A server's handler that hangs costs the caller the set-up time, and others nothing."""
 
-    async def hang(target: Target) -> Taken:
+    async def hang(target: Target) -> AcceptedSession:
         if target == SSH:
             await asyncio.Event().wait()
         return await taking(echo)(target)
@@ -93,14 +93,14 @@ async def test_session_that_is_never_answered_ends_in_time(ground: Ground) -> No
 async def test_sessions_that_wait_are_told_when_the_tunnel_goes_down(ground: Ground) -> None:
     """Whoever waits for a session is not left waiting."""
 
-    async def hang(target: Target) -> Taken:
+    async def hang(target: Target) -> AcceptedSession:
         del target
         await asyncio.Event().wait()
         raise AssertionError
 
     running = await ground.client(await ground.server(TunnelServer(handler=hang)))
     waiting = asyncio.create_task(running.client.open_session(SSH))
-    await eventually(lambda: bool(running.client._run and running.client._run.waiters))
+    await eventually(lambda: bool(running.client._register_stream and running.client._register_stream.waiters))
     running.client.stop()
     with pytest.raises(TunnelError, match="went down"):
         await waiting
@@ -164,7 +164,7 @@ async def test_run_on_a_closed_channel_says_so(ground: Ground) -> None:
     channel = ground.channel("127.0.0.1:1")
     client = TunnelClient(channel)
     await channel.close()
-    with pytest.raises(RegisterEnded, match="the channel is closed"):
+    with pytest.raises(RegisterEndedError, match="the channel is closed"):
         await client.run([SSH])
 
 
@@ -172,7 +172,7 @@ async def test_session_on_a_closed_channel_says_so(ground: Ground) -> None:
     """The same where the channel is closed between a session's being accepted and its stream."""
     channel = ground.channel(await ground.server(TunnelServer(handler=taking(echo))))
     running = await ground.client("", channel=channel)
-    run = running.client._run
+    run = running.client._register_stream
     assert run is not None
     await channel.close()
     with pytest.raises(TunnelError, match="the channel is closed"):
@@ -201,7 +201,7 @@ async def test_news_that_break_their_hearer_break_nothing_else(ground: Ground) -
 async def test_register_handler_of_the_client_that_hangs_costs_its_session_alone(ground: Ground) -> None:
     """It is given up in time; meanwhile another session is taken and served."""
 
-    async def hang(target: Target) -> Taken:
+    async def hang(target: Target) -> AcceptedSession:
         if target == SSH:
             await asyncio.Event().wait()
         return await taking(echo)(target)
@@ -221,9 +221,9 @@ async def test_register_handler_of_the_client_that_hangs_costs_its_session_alone
 async def test_server_that_reads_nothing_is_left(ground: Ground) -> None:
     """What waits for it is bounded: the tunnel ends rather than grow."""
     running = await ground.client(await ground.server(TunnelServer()))
-    run = running.client._run
+    run = running.client._register_stream
     assert run is not None
     for _ in range(10_001):
         run.send(b"")
-    with pytest.raises(RegisterEnded):
+    with pytest.raises(RegisterEndedError):
         await running.task

@@ -19,7 +19,7 @@ from fleet.protocol.tunnel.messages import (
     Subscription,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 from fleet.transport.tunnel import codec
 from fleet.wire import tunnel_pb2, tunnel_v01_pb2
@@ -41,7 +41,7 @@ sessions = st.builds(Session, tags, targets, st.booleans(), texts)
 )
 def test_law_what_is_written_is_read_0_2(message: Message) -> None:
     """Every message of today's version survives."""
-    assert codec.decode(Wire.V0_2, codec.encode(Wire.V0_2, message)) == message
+    assert codec.decode(WireVersion.V0_2, codec.encode(WireVersion.V0_2, message)) == message
 
 
 @given(
@@ -52,30 +52,30 @@ def test_law_what_is_written_is_read_0_2(message: Message) -> None:
 )
 def test_law_what_is_written_is_read_0_1(message: Message) -> None:
     """Every message of the first version survives."""
-    assert codec.decode(Wire.V0_1, codec.encode(Wire.V0_1, message)) == message
+    assert codec.decode(WireVersion.V0_1, codec.encode(WireVersion.V0_1, message)) == message
 
 
 def test_versions_cannot_be_told_apart() -> None:
     """The same four bytes are 0.1's capabilities and 0.2's subscription to all: so nobody sniffs."""
     raw = bytes.fromhex("1a020801")
 
-    assert codec.decode(Wire.V0_1, raw) == Capabilities(True)
-    assert codec.decode(Wire.V0_2, raw) == Subscription(Op.ADD)
-    assert codec.encode(Wire.V0_1, Capabilities(True)) == raw
-    assert codec.encode(Wire.V0_2, Subscription(Op.ADD)) == raw
+    assert codec.decode(WireVersion.V0_1, raw) == Capabilities(True)
+    assert codec.decode(WireVersion.V0_2, raw) == Subscription(Op.ADD)
+    assert codec.encode(WireVersion.V0_1, Capabilities(True)) == raw
+    assert codec.encode(WireVersion.V0_2, Subscription(Op.ADD)) == raw
 
 
 def test_unknown_operations_are_none() -> None:
     """A number of a version to come means nothing yet, and breaks nothing."""
     target = tunnel_pb2.RegisterOp.FromString(bytes.fromhex("0a05 0807 1a01 61"))
 
-    assert codec.decode(Wire.V0_2, target.SerializeToString()) == Registration(Op.UNKNOWN, Target("a"))
-    assert codec.decode(Wire.V0_2, b"\x2a\x00") is None  # an unknown field
+    assert codec.decode(WireVersion.V0_2, target.SerializeToString()) == Registration(Op.UNKNOWN, Target("a"))
+    assert codec.decode(WireVersion.V0_2, b"\x2a\x00") is None  # an unknown field
 
 
-@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("wire", WireVersion)
 @pytest.mark.parametrize("raw", [b"\xff", b"\x0a\x05a", b"\x1a\xff\xff\xff\xff\x0f", b"garbage!"])
-def test_garbage_on_register(wire: Wire, raw: bytes) -> None:
+def test_garbage_on_register(wire: WireVersion, raw: bytes) -> None:
     """It is told as what it is."""
     with pytest.raises(TunnelError, match=f"is no message of version {wire.value}"):
         codec.decode(wire, raw)
@@ -84,13 +84,13 @@ def test_garbage_on_register(wire: Wire, raw: bytes) -> None:
 def test_text_that_is_no_utf8_is_garbage() -> None:
     """Names are text."""
     with pytest.raises(TunnelError, match="is no message"):
-        codec.decode(Wire.V0_2, bytes.fromhex("0a03 1a01 ff"))
+        codec.decode(WireVersion.V0_2, bytes.fromhex("0a03 1a01 ff"))
 
 
 @given(st.binary(max_size=200))
 def test_law_any_bytes_are_a_message_or_an_error(raw: bytes) -> None:
     """Nothing a stranger sends raises anything else."""
-    for wire in Wire:
+    for wire in WireVersion:
         try:
             codec.decode(wire, raw)
         except TunnelError:
@@ -193,29 +193,29 @@ def test_session_of_0_1_that_carries_capabilities(more: dict[str, Any]) -> None:
     raw = tunnel_v01_pb2.Session(
         capabilities=tunnel_v01_pb2.Capabilities(handler=True), **more
     ).SerializeToString()
-    found = codec.decode(Wire.V0_1, raw)
+    found = codec.decode(WireVersion.V0_1, raw)
     assert isinstance(found, Session)
     assert (found.tag, found.target.name) == (more.get("tag", 0), more.get("target_id", ""))
-    assert "carries no capabilities" in found.malformed
+    assert "carries no capabilities" in found.malformed_reason
 
 
 @pytest.mark.parametrize(
     ("wire", "message"),
     [
-        (Wire.V0_1, Session(-1, Target("n" * 1_025))),
-        (Wire.V0_2, Session(-1, Target("n" * 1_025))),
-        (Wire.V0_2, Registration(Op.ADD, Target("n", "t" * 1_025))),
-        (Wire.V0_2, Subscription(Op.ADD, "t" * 1_025)),
+        (WireVersion.V0_1, Session(-1, Target("n" * 1_025))),
+        (WireVersion.V0_2, Session(-1, Target("n" * 1_025))),
+        (WireVersion.V0_2, Registration(Op.ADD, Target("n", "t" * 1_025))),
+        (WireVersion.V0_2, Subscription(Op.ADD, "t" * 1_025)),
     ],
 )
-def test_target_whose_name_is_too_long(wire: Wire, message: Message) -> None:
+def test_target_whose_name_is_too_long(wire: WireVersion, message: Message) -> None:
     """Answers would repeat it, and subscribers hear it: whoever sends one of megabytes is not listened to."""
     with pytest.raises(TunnelError, match="more than 1024 characters"):
         codec.decode(wire, codec.encode(wire, message))
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-def test_message_that_is_too_long(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(WireVersion))
+def test_message_that_is_too_long(wire: WireVersion) -> None:
     """A sentence of megabytes costs as much again for each copy of it: whoever sends one is not listened to."""
     assert codec.decode(wire, codec.encode(wire, Session(-1, Target("n"), error="x" * 65_000)))
     with pytest.raises(TunnelError, match="more than 65536 bytes"):

@@ -20,12 +20,12 @@ import grpc.aio
 import psutil
 import pytest
 
-from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec
-from fleet.transport.tunnel.client import RegisterEnded, TunnelClient
+from fleet.transport.tunnel.client import RegisterEndedError, TunnelClient
 from fleet.transport.tunnel.server import TunnelServer
-from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import TunnelAbortedError, TunnelStream
 from fleet.wire import tunnel_pb2
 from tests.fakes.tunnel import (
     REGISTER,
@@ -110,7 +110,7 @@ async def test_session_that_both_ends_abort_at_once_is_over(ground: Ground) -> N
     pair.server.abort("enough here")
     pair.client.abort("enough there")
     for stream in (pair.server, pair.client):
-        with pytest.raises(TunnelAborted, match="enough"):
+        with pytest.raises(TunnelAbortedError, match="enough"):
             await stream.read()
     await eventually(lambda: no_sessions(pair.tunnel) and not pair.of.streams)
 
@@ -186,7 +186,7 @@ async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Grou
 
     async def register(_: object, context: Any) -> None:
         await context.read()
-        await context.write(codec.encode(Wire.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
+        await context.write(codec.encode(WireVersion.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
         registered.set()
         for said in (
             Session(-7, SSH, accept=True),
@@ -194,7 +194,7 @@ async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Grou
             Session(0, SSH, accept=True),
             Session(5, SSH, accept=True),
         ):
-            await context.write(codec.encode(Wire.V0_2, said))
+            await context.write(codec.encode(WireVersion.V0_2, said))
         while (raw := await context.read()) is not grpc.aio.EOF:
             answers.append(raw)
 
@@ -211,7 +211,7 @@ async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Grou
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
-    refusal = codec.encode(Wire.V0_2, Session(0, SSH, error="a server's tags are positive"))
+    refusal = codec.encode(WireVersion.V0_2, Session(0, SSH, error="a server's tags are positive"))
     await eventually(lambda: {refusal, codec.first_message(5)} <= set(answers))
     assert not running.task.done()
     await running.client.close()
@@ -223,10 +223,10 @@ async def test_duplicate_tunnel_for_a_session_being_set_up_gets_one_stream(groun
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     register = ground.raw(channel, REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
     opening = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(Wire.V0_2, await register.read())
+    asked = codec.decode(WireVersion.V0_2, await register.read())
     assert isinstance(asked, Session)
     calls = [ground.raw(channel, TUNNEL) for _ in range(2)]
     await asyncio.gather(*(call.write(codec.first_message(asked.tag)) for call in calls))
@@ -248,10 +248,10 @@ async def test_data_of_another_session_ends_the_session_at_the_server(ground: Gr
     tunnel = TunnelServer()
     channel = ground.channel(await ground.server(tunnel))
     register = ground.raw(channel, REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
     opening = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(Wire.V0_2, await register.read())
+    asked = codec.decode(WireVersion.V0_2, await register.read())
     assert isinstance(asked, Session)
     call = ground.raw(channel, TUNNEL)
     await call.write(codec.first_message(asked.tag))
@@ -260,10 +260,10 @@ async def test_data_of_another_session_ends_the_session_at_the_server(ground: Gr
     assert await stream.read() == b"mine"
     await call.write(tunnel_pb2.Data(tag=77, data=b"another's").SerializeToString())
     why = f"data of tag 77 came on the stream of tag {asked.tag}"
-    with pytest.raises(TunnelAborted, match=why):
+    with pytest.raises(TunnelAbortedError, match=why):
         await stream.read()
     assert await failure_of(call) == (grpc.StatusCode.ABORTED, why)
-    assert codec.decode(Wire.V0_2, await register.read()) == Session(asked.tag, SSH, error=why)
+    assert codec.decode(WireVersion.V0_2, await register.read()) == Session(asked.tag, SSH, error=why)
     assert SSH in tunnel.targets()
 
 
@@ -273,8 +273,8 @@ async def test_data_of_another_session_ends_the_session_at_the_client(ground: Gr
 
     async def register(_: object, context: Any) -> None:
         await context.read()
-        await context.write(codec.encode(Wire.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
-        await context.write(codec.encode(Wire.V0_2, Session(5, SSH, accept=True)))
+        await context.write(codec.encode(WireVersion.V0_2, Registration(Op.UNKNOWN, SSH, accept=True)))
+        await context.write(codec.encode(WireVersion.V0_2, Session(5, SSH, accept=True)))
         while isinstance(raw := await context.read(), bytes):
             heard.put_nowait(raw)
 
@@ -295,7 +295,7 @@ async def test_data_of_another_session_ends_the_session_at_the_client(ground: Gr
     await server.start()
     running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
     async with asyncio.timeout(60):
-        told = codec.decode(Wire.V0_2, await heard.get())
+        told = codec.decode(WireVersion.V0_2, await heard.get())
     assert told == Session(5, SSH, error="data of tag 6 came on the stream of tag 5")
     assert not running.task.done()
     await running.client.close()
@@ -327,7 +327,7 @@ async def test_server_killed_by_sigkill_is_an_abort_at_its_clients(ground: Groun
             await ready.wait()
             process.send_signal(signal.SIGKILL)
             assert await told
-            with pytest.raises(RegisterEnded):
+            with pytest.raises(RegisterEndedError):
                 await running.task
         await eventually(lambda: not running.client.streams)
     finally:
@@ -441,5 +441,5 @@ async def test_client_that_came_and_went_a_hundred_times_leaves_nothing(ground: 
 
     for start in range(0, 100, 20):
         await asyncio.gather(*(once(start + number) for number in range(20)))
-    await eventually(lambda: not (tunnel._registered or tunnel._tokens or tunnel.targets()))
+    await eventually(lambda: not (tunnel._clients or tunnel._tokens or tunnel.targets()))
     assert not tunnel._state._connections

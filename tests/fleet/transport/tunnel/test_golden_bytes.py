@@ -13,7 +13,7 @@ from fleet.protocol.tunnel.messages import (
     Subscription,
     Target,
     TunnelError,
-    Wire,
+    WireVersion,
 )
 from fleet.transport.tunnel import codec
 
@@ -64,13 +64,13 @@ V0_1: dict[str, tuple[str, Message]] = {
 }
 BOTH = [
     pytest.param(wire, bytes.fromhex(raw), said, id=f"{wire.value} {name}")
-    for wire, golden in ((Wire.V0_2, V0_2), (Wire.V0_1, V0_1))
+    for wire, golden in ((WireVersion.V0_2, V0_2), (WireVersion.V0_1, V0_1))
     for name, (raw, said) in golden.items()
 ]
 
 
 @pytest.mark.parametrize(("wire", "raw", "said"), BOTH)
-def test_register_message_is_these_bytes(wire: Wire, raw: bytes, said: Message) -> None:
+def test_register_message_is_these_bytes(wire: WireVersion, raw: bytes, said: Message) -> None:
     """Written so, and read so."""
     assert codec.encode(wire, said) == raw
     assert codec.decode(wire, raw) == said
@@ -79,12 +79,12 @@ def test_register_message_is_these_bytes(wire: Wire, raw: bytes, said: Message) 
 def test_fields_nobody_knows_are_passed_over() -> None:
     """A later version's: field 15 of a session, and of the message around it."""
     raw = bytes.fromhex(f"1215 0801 1001 {NAME} {KIND} 7801 7a0161")
-    assert codec.decode(Wire.V0_2, raw) == Session(1, R7, accept=True)
+    assert codec.decode(WireVersion.V0_2, raw) == Session(1, R7, accept=True)
 
 
-@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("wire", WireVersion)
 @pytest.mark.parametrize("raw", ["0a", "0aff", "08", "0b", "ffffffffffffffffffffff", "1a05 0801"])
-def test_garbage_is_no_register_message(wire: Wire, raw: str) -> None:
+def test_garbage_is_no_register_message(wire: WireVersion, raw: str) -> None:
     """It breaks off, or names a wire type that is gone: an error with a sentence."""
     with pytest.raises(TunnelError, match="no message of version"):
         codec.decode(wire, bytes.fromhex(raw))

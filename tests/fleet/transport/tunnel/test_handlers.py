@@ -8,10 +8,10 @@ import socket
 import pytest
 
 from fleet.protocol.tunnel.messages import TunnelError
-from fleet.transport.tunnel.handlers import Serve, dial, tell
-from fleet.transport.tunnel.pump import Policy
+from fleet.transport.tunnel.handlers import FunctionSession, dial, call_back
+from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer
-from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import TunnelAbortedError, TunnelStream
 from tests.fakes.tunnel import SSH, Ground, echo, echo_tcp, no_sessions, still_works, taking
 from tests.fakes.waiting import eventually
 
@@ -22,13 +22,13 @@ async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> No
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with pytest.raises(TunnelError, match=f"127.0.0.1:{port} cannot be reached: Connection refused$"):
-            await dial("127.0.0.1", port, Policy())
+            await dial("127.0.0.1", port, SessionPolicy())
 
 
 async def test_dial_a_name_that_nobody_knows_says_so() -> None:
     """The resolver's words, whichever they are, and not a number."""
     with pytest.raises(TunnelError, match=r"^nobody.invalid:22 cannot be reached: (?!Unknown error)\D+$"):
-        await dial("nobody.invalid", 22, Policy())
+        await dial("nobody.invalid", 22, SessionPolicy())
 
 
 async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(ground: Ground) -> None:
@@ -40,7 +40,7 @@ async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(grou
     stream = await caller.client.open_session(SSH)
     await still_works(stream)
     await owner.client.close()
-    with pytest.raises(TunnelAborted, match="at the target's end of the bridge: the client went away"):
+    with pytest.raises(TunnelAbortedError, match="at the target's end of the bridge: the client went away"):
         await stream.read()
     await eventually(lambda: no_sessions(tunnel))
 
@@ -63,7 +63,7 @@ async def test_bridge_whose_caller_vanishes_tells_the_target(ground: Ground) -> 
     await caller.client.close()
     async with asyncio.timeout(60):
         far = await given
-        await asyncio.wait((far.over,))
+        await asyncio.wait((far.over_future,))
         assert "caller" in await far.verdict()
     await eventually(lambda: no_sessions(tunnel))
 
@@ -83,26 +83,26 @@ async def test_bridge_whose_target_dies_when_it_was_finished_ends_its_caller(gro
     assert await stream.read() == b""
     await owner.client.close()
     async with asyncio.timeout(60):
-        await asyncio.wait((stream.over,))
+        await asyncio.wait((stream.over_future,))
         assert "at the target's end of the bridge" in await stream.verdict()
 
 
 def test_tell_a_callback_that_fails_is_logged_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
     """A stranger's fault is not the tunnel's."""
     heard: list[object] = []
-    tell(heard.append, 1)
-    tell(None, 1)
-    tell(heard.remove, 2)
+    call_back(heard.append, 1)
+    call_back(None, 1)
+    call_back(heard.remove, 2)
     assert heard == [1]
     assert "a callback failed" in caplog.text
 
 
 async def test_dialled_and_discarded_closes_its_connection(ground: Ground) -> None:
     """A session whose stream never came leaves no connection open."""
-    taken = await dial("127.0.0.1", await ground.service(echo_tcp), Policy())
+    taken = await dial("127.0.0.1", await ground.service(echo_tcp), SessionPolicy())
     taken.discard()
-    assert taken._wire.transport is not None
-    assert taken._wire.transport.is_closing()
+    assert taken._connection.transport is not None
+    assert taken._connection.transport.is_closing()
 
 
 async def test_serve_serves_with_its_function(ground: Ground) -> None:
@@ -110,7 +110,7 @@ async def test_serve_serves_with_its_function(ground: Ground) -> None:
     pair = await ground.pair()
     await pair.client.write(b"x")
     await pair.client.write_eof()
-    await Serve(echo).serve(pair.server)
+    await FunctionSession(echo).serve(pair.server)
     await pair.server.write_eof()
     assert await pair.client.read() == b"x"
-    Serve(echo).discard()
+    FunctionSession(echo).discard()

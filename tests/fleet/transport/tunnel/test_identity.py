@@ -10,7 +10,7 @@ import pytest
 
 from fleet.nodes.tunnel.flags import claims_rule
 from fleet.protocol.tunnel.messages import Op as TargetOp
-from fleet.protocol.tunnel.messages import Registration, Target, Wire
+from fleet.protocol.tunnel.messages import Registration, Target, WireVersion
 from fleet.transport import certificate_authority, channels
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
@@ -51,7 +51,7 @@ async def test_certificate_binds_the_targets_it_names(ground: Ground, certificat
     channel = ground.channel(address, tls=certificates.of("router-7"))
     client = await ground.client("", SSH, Target("router-8", "SSH"), channel=channel, handler=taking(echo))
     assert set(tunnel.targets()) == {SSH}
-    assert "may not be claimed by router-7" in client.client.refused[Target("router-8", "SSH")]
+    assert "may not be claimed by router-7" in client.client.rejected_targets[Target("router-8", "SSH")]
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
@@ -67,7 +67,7 @@ async def test_same_certificate_come_back_displaces_its_stale_target(
     for handler in (refusing("stale"), taking(echo)):
         channel = ground.channel(address, tls=files)
         running = await ground.client("", SSH, channel=channel, handler=handler)
-        assert not running.client.refused
+        assert not running.client.rejected_targets
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
@@ -85,7 +85,7 @@ async def test_another_certificate_does_not_displace_a_target(
         running = await ground.client(
             "", SSH, channel=channel, handler=taking(echo), name="router-7", generation=generation
         )
-        refused.append(running.client.refused.get(SSH, ""))
+        refused.append(running.client.rejected_targets.get(SSH, ""))
     assert refused == ["", f"target {SSH} is registered already by another client"]
 
 
@@ -96,7 +96,7 @@ async def test_word_of_a_register_stream_is_good_for_its_certificate_alone(
     tunnel = TunnelServer()
     address = await serving(ground, tunnel, certificates)
     mine = ground.raw(ground.channel(address, tls=certificates.of("router-7")), REGISTER)
-    await mine.write(codec.encode(Wire.V0_2, Registration(TargetOp.ADD, SSH)))
+    await mine.write(codec.encode(WireVersion.V0_2, Registration(TargetOp.ADD, SSH)))
     await mine.read()
     token = dict(await mine.initial_metadata())["x-refloat-connection"]
     other = ground.raw(
@@ -112,7 +112,7 @@ async def test_client_without_a_certificate_is_not_let_in(ground: Ground, certif
     """A server that demands certificates says nothing to who has none."""
     address = await serving(ground, TunnelServer(), certificates)
     nobody = channels.open_channel(
-        address, TLSFiles(authority=certificates.of("x").authority), more=options.channel_options()
+        address, TLSFiles(authority=certificates.of("x").authority), extra_options=options.channel_options()
     )
     async with nobody:
         call = ground.raw(nobody, REGISTER)

@@ -11,19 +11,19 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.backoff import Backoff
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
-from fleet.transport.tunnel.handlers import Serve, Taken
-from fleet.transport.tunnel.link import Keeping, Link, TunnelSpec
+from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession
+from fleet.transport.tunnel.link import LinkSettings, TunnelLink, TunnelSpec
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.waiting import eventually
 
 ECHO = Target("echo", "TEST")
-SOON = Keeping(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_every=None)
+SOON = LinkSettings(backoff=Backoff(first=0.02, most=0.1), up_within=5.0, probe_every=None)
 
 
 @dataclass
@@ -44,16 +44,16 @@ async def echo(stream: TunnelStream) -> None:
         await stream.write(data)
 
 
-async def take(target: Target) -> Taken:
+async def take(target: Target) -> AcceptedSession:
     del target
-    return Serve(echo)
+    return FunctionSession(echo)
 
 
 @contextlib.asynccontextmanager
 async def serving(
     port: int = 0, options: list[tuple[str, Any]] | None = None
 ) -> AsyncIterator[tuple[TunnelServer, int]]:
-    tunnel = TunnelServer(Wire.V0_2)
+    tunnel = TunnelServer(WireVersion.V0_2)
     server = grpc.aio.server(options=[*channels.server_options(), *(options or [])])
     serve_tunnels(server, tunnel)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
@@ -66,11 +66,11 @@ async def serving(
 
 @contextlib.asynccontextmanager
 async def linked(
-    port: int, keeping: Keeping = SOON, name: str = "host-1"
-) -> AsyncIterator[tuple[Link, Seen]]:
+    port: int, keeping: LinkSettings = SOON, name: str = "host-1"
+) -> AsyncIterator[tuple[TunnelLink, Seen]]:
     seen = Seen()
     spec = TunnelSpec(targets=(ECHO,), handler=take, name=name)
-    link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, keeping=keeping, on_up=seen.hear)
+    link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=keeping, on_up=seen.hear)
     running = asyncio.create_task(link.run())
     try:
         yield link, seen
@@ -132,16 +132,16 @@ async def test_link_moves_its_target_where_the_server_does_not_know_it_again() -
 
 async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
     """A server that takes bytes and answers nothing is left after the probe's time."""
-    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=0.2)
+    keeping = LinkSettings(backoff=SOON.backoff, probe_every=0.05, probe_within=0.2)
     async with serving() as (_, port):
         forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
         await forward.start()
         try:
             async with linked(forward.listen[1], keeping) as (_, seen):
                 await eventually(lambda: seen.ups[-1:] == [True])
-                await forward.change(mode=Mode.HOLD)
+                await forward.change(mode=ForwardMode.HOLD)
                 await eventually(lambda: seen.ups[-1] is False)
-                await forward.change(mode=Mode.PASS)
+                await forward.change(mode=ForwardMode.PASS)
                 await eventually(lambda: seen.ups[-1] is True)
         finally:
             await forward.stop()
@@ -150,7 +150,7 @@ async def test_link_with_a_frozen_server_is_ended_by_its_probe() -> None:
 
 async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
     """They would hang until TCP gives up: whoever has one is told when the probe gives up."""
-    keeping = Keeping(backoff=SOON.backoff, probe_every=0.05, probe_within=1.0)
+    keeping = LinkSettings(backoff=SOON.backoff, probe_every=0.05, probe_within=1.0)
     began: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
 
     async def hold(stream: TunnelStream) -> None:
@@ -158,22 +158,22 @@ async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
             began.set_result(stream)
         await stream.read()
 
-    async def take_and_hold(target: Target) -> Taken:
+    async def take_and_hold(target: Target) -> AcceptedSession:
         del target
-        return Serve(hold)
+        return FunctionSession(hold)
 
     async with serving() as (tunnel, port):
         forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
         await forward.start()
         spec = TunnelSpec(targets=(ECHO,), handler=take_and_hold, name="host-1")
-        link = Link(lambda: channels.open_channel(f"127.0.0.1:{forward.listen[1]}"), spec, keeping=keeping)
+        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{forward.listen[1]}"), spec, settings=keeping)
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
             await tunnel.open_session(ECHO)
             stream = await began
-            await forward.change(mode=Mode.HOLD)
-            await eventually(stream.over.done)
+            await forward.change(mode=ForwardMode.HOLD)
+            await eventually(stream.over_future.done)
         finally:
             running.cancel()
             await asyncio.wait((running,))
@@ -206,7 +206,7 @@ async def test_link_stopped_while_it_dials_leaves_nothing() -> None:
 async def test_link_lost_between_its_coming_up_and_its_use_is_waited_for_again() -> None:
     """Whoever waits for it to be up is woken late: it may be down once more."""
     async with serving() as (_, port):
-        link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), TunnelSpec(), keeping=SOON)
+        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{port}"), TunnelSpec(), settings=SOON)
         waiting = asyncio.create_task(link.open_session(ECHO, within=0.2))
         await asyncio.sleep(0)
         link._up.set()
@@ -226,7 +226,7 @@ async def test_link_whose_callback_fails_stays_up(caplog: pytest.LogCaptureFixtu
 
     async with serving() as (tunnel, port):
         spec = TunnelSpec(targets=(ECHO,), handler=take, name="host-1")
-        link = Link(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, keeping=SOON, on_up=fail)
+        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=SOON, on_up=fail)
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
@@ -244,10 +244,10 @@ async def test_link_asks_again_for_a_target_that_another_client_had() -> None:
         async with linked(port, name="other"):
             await eventually(lambda: ECHO in tunnel.targets())
             link, seen = await stack.enter_async_context(linked(port))
-            await eventually(lambda: "registered already by another client" in link.refused.get(ECHO, ""))
-            assert link.registered == frozenset()
-        await eventually(lambda: link.registered == {ECHO})
-        assert link.refused == {}
+            await eventually(lambda: "registered already by another client" in link.rejected_targets.get(ECHO, ""))
+            assert link.registered_targets == frozenset()
+        await eventually(lambda: link.registered_targets == {ECHO})
+        assert link.rejected_targets == {}
         stream = await tunnel.open_session(ECHO)
         await stream.write(b"mine")
         assert await stream.read() == b"mine"
@@ -257,24 +257,24 @@ async def test_link_asks_again_for_a_target_that_another_client_had() -> None:
 
 async def test_link_gets_its_target_back_from_its_own_stale_registration() -> None:
     """Its connection was forgotten on the way, which the server does not know: it has the target again once it does."""
-    keeping = Keeping(backoff=SOON.backoff, probe_every=0.1, probe_within=1.0)
+    keeping = LinkSettings(backoff=SOON.backoff, probe_every=0.1, probe_within=1.0)
     async with serving() as (tunnel, port):
         ways = [Forward(name, ("127.0.0.1", 0), ("127.0.0.1", port)) for name in ("lost", "new")]
         for way in ways:
             await way.start()
         dialled = ways[0]
         spec = TunnelSpec(targets=(ECHO,), handler=take)
-        link = Link(lambda: channels.open_channel(f"127.0.0.1:{dialled.listen[1]}"), spec, keeping=keeping)
+        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{dialled.listen[1]}"), spec, settings=keeping)
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
             stale = tunnel.owner(ECHO)
             dialled = ways[1]
-            await ways[0].change(mode=Mode.HOLD)
-            await eventually(lambda: "registered already" in link.refused.get(ECHO, ""))
+            await ways[0].change(mode=ForwardMode.HOLD)
+            await eventually(lambda: "registered already" in link.rejected_targets.get(ECHO, ""))
             assert tunnel.owner(ECHO) is stale
-            await ways[0].change(mode=Mode.CUT)
-            await eventually(lambda: link.registered == {ECHO})
+            await ways[0].change(mode=ForwardMode.CUT)
+            await eventually(lambda: link.registered_targets == {ECHO})
             stream = await tunnel.open_session(ECHO)
             await stream.write(b"back")
             assert await stream.read() == b"back"

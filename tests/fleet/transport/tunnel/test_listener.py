@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fleet.transport.tunnel.listener import Listener
+from fleet.transport.tunnel.listener import TunnelListener
 from fleet.transport.tunnel.server import TunnelServer
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.tunnel import SSH, Ground, dialling, echo_tcp, ended_badly, no_sessions
@@ -35,7 +35,7 @@ async def test_stop_resets_what_is_open_and_refuses_what_comes(ground: Ground) -
     tunnel = TunnelServer()
     handler = dialling(await ground.service(echo_tcp))
     await ground.client(await ground.server(tunnel), SSH, handler=handler)
-    listener = await Listener(lambda: tunnel.open_session(SSH)).start("127.0.0.1", 0)
+    listener = await TunnelListener(lambda: tunnel.open_session(SSH)).start("127.0.0.1", 0)
     reader, writer = await ground.connect(listener.port)
     writer.write(b"x")
     assert await reader.readexactly(1) == b"x"

@@ -16,7 +16,7 @@ import pytest
 from fleet.transport import certificate_authority
 from fleet.transport.tunnel import pump as pump_module
 from fleet.transport.tunnel.handlers import dial
-from fleet.transport.tunnel.pump import Closing, Policy, Wire, connect, pump
+from fleet.transport.tunnel.pump import HalfClosePolicy, SessionPolicy, TcpConnection, connect, pump
 from fleet.transport.tunnel.server import TunnelServer
 from fleet.transport.tunnel.stream import TunnelStream
 from tests.fakes.tunnel import (
@@ -32,7 +32,7 @@ from tests.fakes.tunnel import (
 from tests.fakes.waiting import eventually
 
 
-async def way(ground: Ground, service: int, policy: Policy | None = None) -> tuple[int, TunnelServer]:
+async def way(ground: Ground, service: int, policy: SessionPolicy | None = None) -> tuple[int, TunnelServer]:
     """A TCP port that leads through a tunnel to a service."""
     tunnel = TunnelServer()
     await ground.client(await ground.server(tunnel), SSH, handler=dialling(service, policy))
@@ -131,7 +131,7 @@ async def test_target_that_is_gone_resets_the_user(ground: Ground) -> None:
 
 async def test_idle_session_is_closed_in_an_orderly_way(ground: Ground) -> None:
     """The seed's idle close: both TCP ends see an end of stream, not a reset."""
-    port, tunnel = await way(ground, await ground.service(echo_tcp), Policy(idle=1.0))
+    port, tunnel = await way(ground, await ground.service(echo_tcp), SessionPolicy(idle=1.0))
     reader, writer = await ground.connect(port)
     writer.write(b"once")
     async with asyncio.timeout(60):
@@ -154,7 +154,7 @@ async def test_reader_that_never_reads_stops_its_sender_and_nobody_else(ground: 
     await ground.client(address, SSH, handler=dialling(await ground.service(deaf)))
     _, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH)))
     # The user is there when its session is: what is written before would wait for that, too.
-    await eventually(lambda: any(one.streams for one in tunnel._registered.values()))
+    await eventually(lambda: any(one.streams for one in tunnel._clients.values()))
     writer.write(bytes(256 * 1024 * 1024))
     size, before = writer.transport.get_write_buffer_size(), -1
     while size != before:
@@ -171,15 +171,15 @@ async def test_reader_that_never_reads_stops_its_sender_and_nobody_else(ground: 
     to_other.close()
 
 
-@pytest.mark.parametrize("closing", Closing)
-async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground, closing: Closing) -> None:
+@pytest.mark.parametrize("closing", HalfClosePolicy)
+async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground, closing: HalfClosePolicy) -> None:
     """`close` says it and loses the answer; `defer` keeps it back, so that what is still sent arrives."""
     said = asyncio.Event()
 
     async def greet_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(5)
         said.set()
-        if closing is Closing.CLOSE:
+        if closing is HalfClosePolicy.CLOSE:
             await reader.read()
         writer.write(b"answer")
         await writer.drain()
@@ -188,21 +188,21 @@ async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground,
     running = await ground.client(
         await ground.server(tunnel), SSH, handler=dialling(await ground.service(greet_later))
     )
-    for registered in tunnel._registered.values():
+    for registered in tunnel._clients.values():
         registered.half_close = False
-    assert running.client._run is not None
-    running.client._run.half_close = False
-    port = await ground.listen(lambda: tunnel.open_session(SSH), Policy(closing))
+    assert running.client._register_stream is not None
+    running.client._register_stream.half_close = False
+    port = await ground.listen(lambda: tunnel.open_session(SSH), SessionPolicy(closing))
     reader, writer = await ground.connect(port)
     writer.write(b"hello")
     writer.write_eof()
     async with asyncio.timeout(60):
         await said.wait()
         answer = await reader.read()
-    assert answer == (b"answer" if closing is Closing.DEFER else b"")
+    assert answer == (b"answer" if closing is HalfClosePolicy.DEFER else b"")
 
 
-def _linger(wire: Wire) -> bytes:
+def _linger(wire: TcpConnection) -> bytes:
     assert wire.transport is not None
     sock = wire.transport.get_extra_info("socket")
     lingering: bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
@@ -216,12 +216,12 @@ async def test_connection_is_reset_unless_it_is_closed(ground: Ground) -> None:
     assert _linger(wire) == struct.pack("ii", 1, 0)
     await wire.write(memoryview(b"seven b"))
     await wire.read()
-    assert (wire.given, wire.taken) == (7, 7)
+    assert (wire.sent_bytes, wire.received_bytes) == (7, 7)
     sock = wire.transport.get_extra_info("socket").dup()  # type: ignore[union-attr]
     wire.close()
     with sock:
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == struct.pack("ii", 0, 0)
-    await wire.gone
+    await wire.closed_future
 
 
 @pytest.mark.parametrize("first", ["user", "service"])
@@ -241,7 +241,7 @@ async def test_tls_ends_both_directions(ground: Ground, tmp_path: Path, first: s
     stream = await tunnel.open_session(SSH)
     pumping: list[asyncio.Task[None]] = []
 
-    def made(wire: Wire) -> None:
+    def made(wire: TcpConnection) -> None:
         pumping.append(asyncio.create_task(pump(wire, stream)))
 
     ca = certificate_authority.ensure_authority(tmp_path, now=datetime.now(UTC))
@@ -249,7 +249,7 @@ async def test_tls_ends_both_directions(ground: Ground, tmp_path: Path, first: s
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     served.load_cert_chain(keys.certificate, keys.key)
     loop = asyncio.get_running_loop()
-    async with await loop.create_server(lambda: Wire(made), "127.0.0.1", 0, ssl=served) as server:
+    async with await loop.create_server(lambda: TcpConnection(made), "127.0.0.1", 0, ssl=served) as server:
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", server.sockets[0].getsockname()[1], ssl=ssl.create_default_context(cafile=str(ca.ca))
         )
@@ -342,10 +342,10 @@ async def test_idle_session_with_bytes_on_their_way_is_an_abort(ground: Ground) 
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.Event().wait()
 
-    policy = Policy(idle=0.3)
+    policy = SessionPolicy(idle=0.3)
     tunnel = TunnelServer()
     await ground.client(
-        await ground.server(tunnel), SSH, handler=dialling(await ground.service(deaf), Policy())
+        await ground.server(tunnel), SSH, handler=dialling(await ground.service(deaf), SessionPolicy())
     )
     reader, writer = await ground.connect(await ground.listen(lambda: tunnel.open_session(SSH), policy))
     writer.write(bytes(64 * 1024 * 1024))
@@ -363,11 +363,11 @@ async def test_pump_carries_what_a_read_before_it_left(ground: Ground) -> None:
         assert line == b"abc"
         if not stream._rest:
             reading = asyncio.create_task(stream.read())
-            await eventually(lambda: stream._reading is not None)
+            await eventually(lambda: stream._read_task is not None)
             reading.cancel()
             await asyncio.wait((reading,))
         ready.set()
-        taken = await dial("127.0.0.1", echo, Policy())
+        taken = await dial("127.0.0.1", echo, SessionPolicy())
         await taken.serve(stream)
 
     tunnel = TunnelServer()
@@ -405,5 +405,5 @@ async def test_connection_that_takes_nothing_more_is_cut_when_it_is_closed(
     writing = asyncio.create_task(wire.write(memoryview(bytes(32 * 1024 * 1024))))
     await eventually(lambda: wire.transport is not None and wire.transport.get_write_buffer_size() > 0)
     wire.close()
-    await asyncio.wait((wire.gone, writing), timeout=60)
-    assert wire.lost is not None
+    await asyncio.wait((wire.closed_future, writing), timeout=60)
+    assert wire.error is not None

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel.messages import Target, Wire
-from fleet.transport.tunnel.handlers import Serve, Taken
+from fleet.protocol.tunnel.messages import Target, WireVersion
+from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.strict_server import StrictServer
 from tests.fakes.strict_words import GoError
@@ -24,7 +24,7 @@ _WITHIN = 60.0
 
 
 @contextlib.asynccontextmanager
-async def strict_server(wire: Wire, *options: tuple[str, int]) -> AsyncIterator[tuple[StrictServer, str]]:
+async def strict_server(wire: WireVersion, *options: tuple[str, int]) -> AsyncIterator[tuple[StrictServer, str]]:
     """A server of other make, which knows a tag on its own connection only."""
     server = StrictServer(wire, options=options)
     try:
@@ -33,15 +33,15 @@ async def strict_server(wire: Wire, *options: tuple[str, int]) -> AsyncIterator[
         await server.stop()
 
 
-async def registered(ground: Ground, address: str, wire: Wire) -> tuple[Running, grpc.aio.Channel]:
+async def registered(ground: Ground, address: str, wire: WireVersion) -> tuple[Running, grpc.aio.Channel]:
     """A client of ours that serves sessions to SSH."""
     channel = ground.channel(address)
-    targets = () if wire is Wire.V0_1 else (SSH,)
+    targets = () if wire is WireVersion.V0_1 else (SSH,)
     return await ground.client(address, *targets, wire=wire, channel=channel, handler=taking(echo)), channel
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_session_on_a_connection_that_the_server_let_go(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_session_on_a_connection_that_the_server_let_go(ground: Ground, wire: WireVersion) -> None:
     """Its stream would ride a new connection, where its tag names nothing: the session is refused at once."""
     async with strict_server(wire, *_AGED) as (server, address):
         _, channel = await registered(ground, address, wire)
@@ -52,8 +52,8 @@ async def test_session_on_a_connection_that_the_server_let_go(ground: Ground, wi
         assert not server.complaints.heard
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_stream_that_the_server_does_not_know_is_a_refusal(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_stream_that_the_server_does_not_know_is_a_refusal(ground: Ground, wire: WireVersion) -> None:
     """The stream came by another connection and is ended: who asked for the session hears of it at once."""
     async with strict_server(wire, *_AGED) as (server, address):
         _, channel = await registered(ground, address, wire)
@@ -72,19 +72,19 @@ async def test_stream_that_the_server_does_not_know_is_a_refusal(ground: Ground,
         assert len(server.clients) == 1
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_register_that_is_left_answers_first(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_register_that_is_left_answers_first(ground: Ground, wire: WireVersion) -> None:
     """A session is being set up when the client leaves: its caller is answered, not left to wait for ever."""
     asked, let_go = asyncio.Event(), asyncio.Event()
 
-    async def take(target: Target) -> Taken:
+    async def take(target: Target) -> AcceptedSession:
         del target
         asked.set()
         await let_go.wait()
-        return Serve(echo)
+        return FunctionSession(echo)
 
     async with strict_server(wire) as (server, address):
-        targets = () if wire is Wire.V0_1 else (SSH,)
+        targets = () if wire is WireVersion.V0_1 else (SSH,)
         ours = await ground.client(address, *targets, wire=wire, handler=take)
         session = asyncio.create_task(server.new_session(SSH.name, SSH.type, within=_WITHIN))
         await asked.wait()

@@ -11,11 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Op, Registration, Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits, Peer
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel import server as server_module
-from fleet.transport.tunnel.handlers import Taken
+from fleet.transport.tunnel.handlers import AcceptedSession
 from fleet.transport.tunnel.options import MOST_MESSAGE
 from fleet.transport.tunnel.server import TunnelServer
 from fleet.transport.tunnel.stream import TunnelStream
@@ -78,10 +78,10 @@ async def test_tunnel_stream_on_another_connection_is_refused(ground: Ground) ->
     tunnel = TunnelServer()
     address = await ground.server(tunnel)
     register = ground.raw(ground.channel(address), REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await register.read()
     wanted = asyncio.create_task(tunnel.open_session(SSH))
-    asked = codec.decode(Wire.V0_2, await register.read())
+    asked = codec.decode(WireVersion.V0_2, await register.read())
     assert isinstance(asked, Session)
     other = ground.raw(ground.channel(address), TUNNEL)
     await other.write(codec.first_message(asked.tag))
@@ -120,14 +120,14 @@ async def test_register_twice_on_one_connection_is_refused(ground: Ground) -> No
     await good.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: WireVersion) -> None:
     """What is no message of the version ends that Register stream, and no other client's."""
     tunnel = TunnelServer(wire, handler=taking(echo))
     address = await ground.server(tunnel)
     register = ground.raw(ground.channel(address), REGISTER)
     await register.write(b"\xff\xff\xff")
-    if wire is Wire.V0_1:
+    if wire is WireVersion.V0_1:
         await register.read()  # the server's capabilities
     code, details = await failure_of(register)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
@@ -152,7 +152,7 @@ async def test_register_with_an_oversized_message_ends_alone(ground: Ground) -> 
 
 async def test_register_of_another_version_is_refused_by_name(ground: Ground) -> None:
     """Metadata decides on the version; a server of one refuses the other, and says which it speaks."""
-    address = await ground.server(TunnelServer(Wire.V0_2))
+    address = await ground.server(TunnelServer(WireVersion.V0_2))
     call = ground.raw(ground.channel(address), REGISTER, ("x-grpctunnel-version", "0.1"))
     code, details = await failure_of(call)
     assert (code, details) == (grpc.StatusCode.FAILED_PRECONDITION, "this listener speaks version 0.2 only")
@@ -160,9 +160,9 @@ async def test_register_of_another_version_is_refused_by_name(ground: Ground) ->
 
 async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None:
     """Clients of ours say which they speak, and each gets sessions of its own version."""
-    old, new = TunnelServer(Wire.V0_1), TunnelServer(Wire.V0_2)
+    old, new = TunnelServer(WireVersion.V0_1), TunnelServer(WireVersion.V0_2)
     address = await ground.server(new, old)
-    await ground.client(address, wire=Wire.V0_1, handler=taking(echo))
+    await ground.client(address, wire=WireVersion.V0_1, handler=taking(echo))
     await ground.client(address, SSH, handler=taking(echo))
     for tunnel in (old, new):
         stream = await tunnel.open_session(SSH)
@@ -176,7 +176,7 @@ async def test_target_of_another_client_is_refused_and_both_live(ground: Ground)
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     second = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "registered already by another client" in second.client.refused[SSH]
+    assert "registered already by another client" in second.client.rejected_targets[SSH]
     for target in (SSH, Target("other")):
         stream = await tunnel.open_session(target)
         await still_works(stream)
@@ -203,10 +203,10 @@ async def test_client_come_back_with_an_earlier_clock_displaces_itself_once_it_i
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=2)
     early = await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=1)
-    assert "registered already by another client" in early.client.refused[SSH]
+    assert "registered already by another client" in early.client.rejected_targets[SSH]
     silent = True
     stranger = await ground.client(address, SSH, handler=taking(echo), name="host-2", generation=3)
-    assert "registered already by another client" in stranger.client.refused[SSH]
+    assert "registered already by another client" in stranger.client.rejected_targets[SSH]
     await early.client.add_target(SSH)
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
@@ -234,7 +234,7 @@ async def test_session_whose_stream_never_comes_costs_only_its_caller(ground: Gr
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     register = ground.raw(ground.channel(address), REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, Target("deaf"))))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, Target("deaf"))))
     await register.read()
     slow = asyncio.create_task(tunnel.open_session(Target("deaf")))
     good = await tunnel.open_session(SSH)
@@ -249,7 +249,7 @@ async def test_handler_that_raises_ends_its_session_alone(ground: Ground) -> Non
     """A fault in a stranger's code is logged, its session is aborted, and the next one is served."""
     ground.expected += ["the handler of a session to", "the handler failed to take"]
 
-    async def fail(target: Target) -> Taken:
+    async def fail(target: Target) -> AcceptedSession:
         if target.name == "at-once":
             raise ZeroDivisionError
         return await taking(divide)(target)
@@ -301,7 +301,7 @@ async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground
     await still_works(stream)
     await stream.close()
     await running.client.close()
-    await eventually(lambda: not tunnel._registered and not tunnel._tokens and not tunnel.targets())
+    await eventually(lambda: not tunnel._clients and not tunnel._tokens and not tunnel.targets())
     assert not tunnel._state._connections
 
 
@@ -317,7 +317,7 @@ async def test_rule_that_raises_allows_nothing_and_ends_nothing(ground: Ground) 
     tunnel = TunnelServer(may_claim=rule)
     address = await ground.server(tunnel)
     running = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "may not be claimed" in running.client.refused[SSH]
+    assert "may not be claimed" in running.client.rejected_targets[SSH]
     stream = await tunnel.open_session(Target("other"))
     await still_works(stream)
     await stream.close()
@@ -335,7 +335,7 @@ async def test_register_reader_that_fails_ends_its_client_with_a_sentence(
         raise ZeroDivisionError(said)
 
     monkeypatch.setattr(tunnel._state, "receive", fail)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     assert await failure_of(register) == (grpc.StatusCode.FAILED_PRECONDITION, "this server failed")
 
 
@@ -346,12 +346,12 @@ async def test_client_that_reads_nothing_is_ended_in_time(
     monkeypatch.setattr(server_module, "_SAID_WITHIN", 0.2)
     tunnel = TunnelServer()
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Registration(Op.ADD, SSH)))
+    await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
     await eventually(lambda: SSH in tunnel.targets())
     owner = tunnel.owner(SSH)
     assert owner is not None
     for _ in range(64):
-        tunnel._registered[owner].send(bytes(1024 * 1024))
+        tunnel._clients[owner].send(bytes(1024 * 1024))
     tunnel.end_client(owner, "enough")
     await eventually(lambda: SSH not in tunnel.targets())
 
@@ -367,16 +367,16 @@ async def test_session_that_its_client_takes_back_is_let_go(ground: Ground) -> N
         def discard(self) -> None:
             discarded.set()
 
-    async def take(target: Target) -> Taken:
+    async def take(target: Target) -> AcceptedSession:
         del target
         return Held()
 
     # Not only when its time is over.
     patient = TunnelServer(handler=take, limits=Limits(set_up_within=120.0))
     register = ground.raw(ground.channel(await ground.server(patient)), REGISTER)
-    await register.write(codec.encode(Wire.V0_2, Session(-1, SSH)))
-    assert codec.decode(Wire.V0_2, await register.read()) == Session(-1, SSH, accept=True)
-    await register.write(codec.encode(Wire.V0_2, Session(-1, error="never mind")))
+    await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
+    assert codec.decode(WireVersion.V0_2, await register.read()) == Session(-1, SSH, accept=True)
+    await register.write(codec.encode(WireVersion.V0_2, Session(-1, error="never mind")))
     async with asyncio.timeout(60):
         await discarded.wait()
 
@@ -385,7 +385,7 @@ async def test_sessions_that_a_client_withdraws_do_not_go_on(ground: Ground) -> 
     """Else it could have any number of them set up at once: asked for and withdrawn, each under the same tag."""
     under_way, begun = 0, 0
 
-    async def never(target: Target) -> Taken:
+    async def never(target: Target) -> AcceptedSession:
         nonlocal under_way, begun
         del target
         under_way, begun = under_way + 1, begun + 1
@@ -395,12 +395,12 @@ async def test_sessions_that_a_client_withdraws_do_not_go_on(ground: Ground) -> 
             under_way -= 1
         raise AssertionError("nothing sets the event")
 
-    tunnel = TunnelServer(handler=never, limits=Limits(pending=1, set_up_within=600.0))
+    tunnel = TunnelServer(handler=never, limits=Limits(max_pending=1, set_up_within=600.0))
     register = ground.raw(ground.channel(await ground.server(tunnel)), REGISTER)
     for _ in range(3):
-        await register.write(codec.encode(Wire.V0_2, Session(-1, SSH)))
+        await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH)))
         await eventually(lambda: under_way == 1)
-        await register.write(codec.encode(Wire.V0_2, Session(-1, SSH, error="not any more")))
+        await register.write(codec.encode(WireVersion.V0_2, Session(-1, SSH, error="not any more")))
         await eventually(lambda: under_way == 0)
     assert begun == 3
 

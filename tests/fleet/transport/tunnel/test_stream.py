@@ -8,11 +8,11 @@ import gc
 
 import pytest
 
-from fleet.protocol.tunnel.messages import TunnelError, Wire
+from fleet.protocol.tunnel.messages import TunnelError, WireVersion
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.options import MOST_MESSAGE
 from fleet.transport.tunnel.server import TunnelServer
-from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import TunnelAbortedError, TunnelStream
 from tests.fakes.tunnel import SSH, Ground, Pair, taking
 from tests.fakes.waiting import eventually
 
@@ -54,7 +54,7 @@ async def test_abort_is_told_to_the_other_end(ground: Ground, who: str) -> None:
     pair = await ground.pair()
     one, other = (pair.server, pair.client) if who == "server" else (pair.client, pair.server)
     one.abort("out of patience")
-    with pytest.raises(TunnelAborted) as caught:
+    with pytest.raises(TunnelAbortedError) as caught:
         await other.read()
     if who == "server":
         assert str(caught.value) == "out of patience"
@@ -66,7 +66,7 @@ async def test_read_wakes_on_a_local_close(ground: Ground) -> None:
     waiting = asyncio.create_task(pair.server.read())
     await asyncio.sleep(0)
     closing = asyncio.create_task(pair.server.close())
-    with pytest.raises(TunnelAborted, match="closed"):
+    with pytest.raises(TunnelAbortedError, match="closed"):
         await waiting
     await pair.client.close()
     await closing
@@ -117,11 +117,11 @@ async def test_read_that_is_given_up_leaves_no_error_behind(ground: Ground, who:
 async def _give_up(pair: Pair, who: str) -> None:
     stream, other = (pair.server, pair.client) if who == "server" else (pair.client, pair.server)
     reading = asyncio.create_task(stream.read())
-    await eventually(lambda: stream._reading is not None)
+    await eventually(lambda: stream._read_task is not None)
     reading.cancel()
     await asyncio.wait((reading,))
     other.abort("enough")
-    await eventually(stream.over.done)
+    await eventually(stream.over_future.done)
 
 
 async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
@@ -131,8 +131,8 @@ async def test_write_after_the_server_closed_says_so(ground: Ground) -> None:
     assert await pair.client.read() == b""
     await pair.client.write(b"data instead of an end")
     await closing
-    await eventually(pair.client.over.done)
-    with pytest.raises(TunnelAborted, match="the other end has closed the session"):
+    await eventually(pair.client.over_future.done)
+    with pytest.raises(TunnelAbortedError, match="the other end has closed the session"):
         await pair.client.write(b"x")
 
 
@@ -144,13 +144,13 @@ async def test_end_that_meets_the_server_s_end_is_a_good_one(
     pair = await ground.pair()
     await pair.server.close()
     assert await pair.client.read() == b""
-    await eventually(pair.client.over.done)
+    await eventually(pair.client.over_future.done)
     await pair.client.write_eof()
     await pair.client.close()
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_client_that_ends_late_reads_the_whole_answer(ground: Ground, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(WireVersion))
+async def test_client_that_ends_late_reads_the_whole_answer(ground: Ground, wire: WireVersion) -> None:
     """The server answers and closes; a client that only then ends its own direction loses nothing unread."""
     answered = asyncio.Event()
 
@@ -164,7 +164,7 @@ async def test_client_that_ends_late_reads_the_whole_answer(ground: Ground, wire
         answered.clear()
         stream = await running.client.open_session(SSH)
         await answered.wait()
-        await asyncio.wait((stream.over,), timeout=0.02)  # so that an early end of the call would be there
+        await asyncio.wait((stream.over_future,), timeout=0.02)  # so that an early end of the call would be there
         await stream.write_eof()
         assert await stream.read() == b"the answer"
         assert await stream.read() == b""
@@ -175,10 +175,10 @@ async def test_message_that_is_too_large_is_told_to_both_ends(ground: Ground) ->
     """The sender hears gRPC's words; the server, to whom gRPC tells nothing, names it among what it may be."""
     pair = await ground.pair()
     reading = asyncio.gather(pair.client.read(), pair.server.read(), return_exceptions=True)
-    with contextlib.suppress(TunnelAborted):
+    with contextlib.suppress(TunnelAbortedError):
         await pair.client.send(codec.data_message(bytes(MOST_MESSAGE)))
     at_client, at_server = await reading
-    assert isinstance(at_client, TunnelAborted)
-    assert isinstance(at_server, TunnelAborted)
+    assert isinstance(at_client, TunnelAbortedError)
+    assert isinstance(at_server, TunnelAbortedError)
     assert "larger than max" in str(at_client)
     assert "too large a message" in str(at_server)

@@ -16,11 +16,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.protocol.tunnel.messages import Target, TunnelError, Wire
+from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.pump import Closing, Policy
+from fleet.transport.tunnel.pump import HalfClosePolicy, SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer
-from fleet.transport.tunnel.stream import TunnelAborted, TunnelStream
+from fleet.transport.tunnel.stream import TunnelAbortedError, TunnelStream
 from tests.fakes import strict_stream
 from tests.fakes.strict_client import StrictClient
 from tests.fakes.strict_server import Handler, StrictServer
@@ -34,9 +34,9 @@ PAIR = ("router-7", "SSH")
 MUCH = b"".join(hashlib.sha256(bytes([number % 251])).digest() for number in range(100_000))
 
 
-def target(wire: Wire) -> Target:
+def target(wire: WireVersion) -> Target:
     """What a session is asked for to; version 0.1 has no types."""
-    return Target(PAIR[0], "" if wire is Wire.V0_1 else PAIR[1])
+    return Target(PAIR[0], "" if wire is WireVersion.V0_1 else PAIR[1])
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Strict:
     stack: contextlib.AsyncExitStack
     complaints: list[list[str]] = field(default_factory=list)
 
-    async def server(self, wire: Wire, *, handler: Handler | None = None) -> tuple[StrictServer, str]:
+    async def server(self, wire: WireVersion, *, handler: Handler | None = None) -> tuple[StrictServer, str]:
         """A server; with a handler it serves PAIR itself."""
         local = frozenset({PAIR}) if handler else frozenset[tuple[str, str]]()
         server = StrictServer(wire, handler=handler, local=local)
@@ -59,7 +59,7 @@ class Strict:
     async def client(
         self,
         address: str,
-        wire: Wire,
+        wire: WireVersion,
         *pairs: tuple[str, str],
         subscribe: tuple[str, ...] = (),
         handler: Handler | None = None,
@@ -70,7 +70,7 @@ class Strict:
         self.stack.push_async_callback(channel.close)
         client = StrictClient(channel, wire, handler=handler, refuses=refuses)
         self.complaints.append(client.complaints.heard)
-        registered = pairs if wire is Wire.V0_2 else ()
+        registered = pairs if wire is WireVersion.V0_2 else ()
         task = asyncio.create_task(client.run(registered, subscribe), name="strict client")
         self.stack.push_async_callback(_end, task)
         async with asyncio.timeout(60):
@@ -102,7 +102,7 @@ async def read_all(stream: TunnelStream) -> bytes:
     return bytes(got)
 
 
-async def asked(our: TunnelServer, wire: Wire) -> TunnelStream:
+async def asked(our: TunnelServer, wire: WireVersion) -> TunnelStream:
     """A session of our server to a strict client, once that is ready for one."""
     async with asyncio.timeout(60):
         while True:
@@ -117,8 +117,8 @@ async def asked(our: TunnelServer, wire: Wire) -> TunnelStream:
 # -- our server --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_our_server_asks_their_client(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_our_server_asks_their_client(strict: Strict, wire: WireVersion) -> None:
     """Bytes both ways in one session after the other; ours closes, and each call is finished with OK."""
     our = TunnelServer(wire)
     address = await strict.ground.server(our)
@@ -139,8 +139,8 @@ async def test_our_server_asks_their_client(strict: Strict, wire: Wire) -> None:
     await eventually(lambda: no_sessions(our))
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_client_closes_a_session_of_our_server(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_client_closes_a_session_of_our_server(strict: Strict, wire: WireVersion) -> None:
     """Its close is the end of both directions: all before it arrives, and our server finishes the call."""
 
     async def say_much(stream: StrictStream) -> None:
@@ -157,8 +157,8 @@ async def test_their_client_closes_a_session_of_our_server(strict: Strict, wire:
     assert client.codes == [grpc.StatusCode.OK]
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_client_asks_our_server(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_client_asks_our_server(strict: Strict, wire: WireVersion) -> None:
     """A session they want, served by our handler; what is unknown is refused to its caller alone."""
 
     async def take(wanted: Target) -> object:
@@ -179,8 +179,8 @@ async def test_their_client_asks_our_server(strict: Strict, wire: Wire) -> None:
     assert not task.done()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_client_refuses_a_session_and_dies_of_it(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_client_refuses_a_session_and_dies_of_it(strict: Strict, wire: WireVersion) -> None:
     """As Go's does: our caller hears its words, and another client goes on."""
     our = TunnelServer(wire)
     address = await strict.ground.server(our)
@@ -190,7 +190,7 @@ async def test_their_client_refuses_a_session_and_dies_of_it(strict: Strict, wir
     with pytest.raises(TunnelError, match="closed on Sundays"):
         await asked(our, wire)
     await asyncio.wait((task,))
-    await eventually(lambda: not our._registered)
+    await eventually(lambda: not our._clients)
     await strict.client(address, wire, PAIR, handler=strict_stream.echo)
     stream = await asked(our, wire)
     await stream.write(b"x")
@@ -198,8 +198,8 @@ async def test_their_client_refuses_a_session_and_dies_of_it(strict: Strict, wir
     await stream.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_our_server_aborts_and_their_client_hears_it(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_our_server_aborts_and_their_client_hears_it(strict: Strict, wire: WireVersion) -> None:
     """An abort is an error of their transport, never an end."""
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -217,8 +217,8 @@ async def test_our_server_aborts_and_their_client_hears_it(strict: Strict, wire:
         assert await heard == "rpc error: code = ABORTED desc = out of patience"
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_client_vanishes_in_a_session(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_client_vanishes_in_a_session(strict: Strict, wire: WireVersion) -> None:
     """Its connection is cut: our stream is aborted and nothing of it is left."""
     our = TunnelServer(wire)
     _, task = await strict.client(await strict.ground.server(our), wire, PAIR, handler=strict_stream.echo)
@@ -226,14 +226,14 @@ async def test_their_client_vanishes_in_a_session(strict: Strict, wire: Wire) ->
     await stream.write(b"x")
     assert await stream.read() == b"x"
     task.cancel()
-    with pytest.raises(TunnelAborted, match="the client went away"):
+    with pytest.raises(TunnelAbortedError, match="the client went away"):
         await stream.read()
     await eventually(lambda: no_sessions(our) and not our.targets())
 
 
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize("closing", Closing)
-async def test_tcp_through_our_server_to_their_client(strict: Strict, wire: Wire, closing: Closing) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+@pytest.mark.parametrize("closing", HalfClosePolicy)
+async def test_tcp_through_our_server_to_their_client(strict: Strict, wire: WireVersion, closing: HalfClosePolicy) -> None:
     """A local port of ours leads to a handler of theirs: bytes both ways, and the end of one is the end of both."""
 
     async def answer(stream: StrictStream) -> None:
@@ -241,20 +241,20 @@ async def test_tcp_through_our_server_to_their_client(strict: Strict, wire: Wire
         while len(got) < len(MUCH):
             got += await stream.read()
         await stream.write(hashlib.sha256(got).digest())
-        if closing is Closing.CLOSE:
+        if closing is HalfClosePolicy.CLOSE:
             assert await stream.read() == b""
         await stream.close()
 
     our = TunnelServer(wire)
     client, _ = await strict.client(await strict.ground.server(our), wire, PAIR, handler=answer)
-    port = await strict.ground.listen(lambda: asked(our, wire), Policy(closing))
+    port = await strict.ground.listen(lambda: asked(our, wire), SessionPolicy(closing))
     reader, writer = await strict.ground.connect(port)
     async with asyncio.timeout(60):
         writer.write(MUCH)
-        if closing is Closing.DEFER:
+        if closing is HalfClosePolicy.DEFER:
             writer.write_eof()
         assert await reader.readexactly(32) == hashlib.sha256(MUCH).digest()
-        if closing is Closing.CLOSE:
+        if closing is HalfClosePolicy.CLOSE:
             writer.write_eof()
         assert await reader.read() == b""
         await client.finished()
@@ -265,9 +265,9 @@ async def test_their_clients_are_bridged_by_our_server(strict: Strict) -> None:
     """One hears of the other's target, before and after it is there, and reaches it; an unknown one is refused."""
     our = TunnelServer(bridge=True)
     address = await strict.ground.server(our)
-    caller, task = await strict.client(address, Wire.V0_2, subscribe=("",))
+    caller, task = await strict.client(address, WireVersion.V0_2, subscribe=("",))
     await eventually(lambda: caller.subscribed == [""])
-    owner, _ = await strict.client(address, Wire.V0_2, PAIR, handler=strict_stream.echo)
+    owner, _ = await strict.client(address, WireVersion.V0_2, PAIR, handler=strict_stream.echo)
     await eventually(lambda: caller.news == [(1, *PAIR)])
     with pytest.raises(GoError, match="no target nobody is registered"):
         await caller.new_session("nobody")
@@ -286,7 +286,7 @@ async def test_their_duplicate_target_is_refused_by_our_server(strict: Strict) -
     """The second one is told, and dies of it as Go's does; the first one is served on."""
     our = TunnelServer()
     address = await strict.ground.server(our)
-    await strict.client(address, Wire.V0_2, PAIR, handler=strict_stream.echo)
+    await strict.client(address, WireVersion.V0_2, PAIR, handler=strict_stream.echo)
     with pytest.raises(GoError, match="registered already by another client"):
         await _second(strict, address)
     stream = await our.open_session(Target(*PAIR))
@@ -297,7 +297,7 @@ async def test_their_duplicate_target_is_refused_by_our_server(strict: Strict) -
 
 async def _second(strict: Strict, address: str) -> None:
     channel = strict.ground.channel(address)
-    second = StrictClient(channel, Wire.V0_2, handler=strict_stream.echo)
+    second = StrictClient(channel, WireVersion.V0_2, handler=strict_stream.echo)
     strict.complaints.append(second.complaints.heard)
     await second.run([PAIR])
 
@@ -305,17 +305,17 @@ async def _second(strict: Strict, address: str) -> None:
 # -- our client --------------------------------------------------------------------------------------
 
 
-async def registered(strict: Strict, address: str, wire: Wire, handler: object = None) -> TunnelClient:
+async def registered(strict: Strict, address: str, wire: WireVersion, handler: object = None) -> TunnelClient:
     """A client of ours with PAIR."""
-    pairs = (Target(*PAIR),) if wire is Wire.V0_2 and handler else ()
+    pairs = (Target(*PAIR),) if wire is WireVersion.V0_2 and handler else ()
     running = await strict.ground.client(address, *pairs, wire=wire, handler=handler)
-    assert not running.client.refused
+    assert not running.client.rejected_targets
     return running.client
 
 
 @pytest.mark.parametrize("close_loses", [False, True])
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_server_asks_our_client(strict: Strict, wire: Wire, close_loses: bool) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_server_asks_our_client(strict: Strict, wire: WireVersion, close_loses: bool) -> None:
     """Bytes both ways in one session after the other; theirs closes or just ends the call; nothing is left."""
     server, address = await strict.server(wire)
     server.close_loses = close_loses
@@ -333,8 +333,8 @@ async def test_their_server_asks_our_client(strict: Strict, wire: Wire, close_lo
         await eventually(lambda: not client.streams)
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_our_client_closes_a_session_of_their_server(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_our_client_closes_a_session_of_their_server(strict: Strict, wire: WireVersion) -> None:
     """All we said arrives before the end, in one message or in many."""
 
     async def say_much(stream: TunnelStream) -> None:
@@ -349,8 +349,8 @@ async def test_our_client_closes_a_session_of_their_server(strict: Strict, wire:
     await eventually(lambda: not client.streams)
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_our_client_asks_their_server(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_our_client_asks_their_server(strict: Strict, wire: WireVersion) -> None:
     """Served by their handler; one after the other and, where it sets up one at a time, many at once."""
     _, address = await strict.server(wire, handler=strict_stream.echo)
     client = await registered(strict, address, wire)
@@ -370,8 +370,8 @@ async def test_our_client_asks_their_server(strict: Strict, wire: Wire) -> None:
     await eventually(lambda: not client.streams)
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_server_refuses_our_client_and_it_goes_on(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_server_refuses_our_client_and_it_goes_on(strict: Strict, wire: WireVersion) -> None:
     """Its words are our caller's error; where Go's client would die, ours asks again."""
     server, address = await strict.server(wire, handler=strict_stream.echo)
     client = await registered(strict, address, wire)
@@ -385,8 +385,8 @@ async def test_their_server_refuses_our_client_and_it_goes_on(strict: Strict, wi
     await stream.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_our_client_refuses_their_server(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_our_client_refuses_their_server(strict: Strict, wire: WireVersion) -> None:
     """Their caller has our words at once, and Register lives: the next one is refused as well."""
     server, address = await strict.server(wire)
     await registered(strict, address, wire, refusing("no room"))
@@ -396,8 +396,8 @@ async def test_our_client_refuses_their_server(strict: Strict, wire: Wire) -> No
     assert len(server.clients) == 1
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_handler_of_our_client_fails_and_their_server_goes_on(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_handler_of_our_client_fails_and_their_server_goes_on(strict: Strict, wire: WireVersion) -> None:
     """That session breaks at their end; the next one is served."""
     strict.ground.expected.append("the handler of a session to")
     failing = True
@@ -421,8 +421,8 @@ async def test_handler_of_our_client_fails_and_their_server_goes_on(strict: Stri
     await second.close()
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_tcp_through_their_server_to_our_client(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_tcp_through_their_server_to_our_client(strict: Strict, wire: WireVersion) -> None:
     """A service of ours behind their server: bytes both ways, and their close ends its connection."""
     ended = asyncio.Event()
 
@@ -443,12 +443,12 @@ async def test_tcp_through_their_server_to_our_client(strict: Strict, wire: Wire
 
 async def test_our_clients_are_bridged_by_their_server(strict: Strict) -> None:
     """Subscription, news, a session across, and a target that is let go."""
-    server, address = await strict.server(Wire.V0_2)
+    server, address = await strict.server(WireVersion.V0_2)
     news: list[tuple[Target, bool]] = []
     caller = await strict.ground.client(
         address, subscribe=[""], on_news=lambda which, there: news.append((which, there))
     )
-    owner = await registered(strict, address, Wire.V0_2, taking(echo))
+    owner = await registered(strict, address, WireVersion.V0_2, taking(echo))
     await eventually(lambda: news == [(Target(*PAIR), True)])
     stream = await caller.client.open_session(Target(*PAIR))
     await stream.write(b"across")
@@ -461,17 +461,17 @@ async def test_our_clients_are_bridged_by_their_server(strict: Strict) -> None:
 
 async def test_their_server_refuses_a_duplicate_target_of_our_client(strict: Strict) -> None:
     """It is told, lives on, and may have the target once that is free."""
-    _, address = await strict.server(Wire.V0_2)
-    first = await registered(strict, address, Wire.V0_2, taking(echo))
+    _, address = await strict.server(WireVersion.V0_2)
+    first = await registered(strict, address, WireVersion.V0_2, taking(echo))
     second = await strict.ground.client(address, Target(*PAIR), handler=taking(echo))
-    assert "already registered" in second.client.refused[Target(*PAIR)]
+    assert "already registered" in second.client.rejected_targets[Target(*PAIR)]
     await first.remove_target(Target(*PAIR))
     await second.client.add_target(Target(*PAIR))
-    assert not second.client.refused
+    assert not second.client.rejected_targets
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_their_server_is_stopped_in_a_session(strict: Strict, wire: Wire) -> None:
+@pytest.mark.parametrize("wire", WireVersion)
+async def test_their_server_is_stopped_in_a_session(strict: Strict, wire: WireVersion) -> None:
     """Our stream is aborted, and whoever runs the client is told."""
     server, address = await strict.server(wire, handler=strict_stream.echo)
     running = await strict.ground.client(address, wire=wire)
@@ -479,7 +479,7 @@ async def test_their_server_is_stopped_in_a_session(strict: Strict, wire: Wire) 
     await stream.write(b"x")
     assert await stream.read() == b"x"
     await server.stop()
-    with pytest.raises(TunnelAborted):
+    with pytest.raises(TunnelAbortedError):
         await stream.read()
     with pytest.raises(TunnelError):
         await running.task
@@ -488,7 +488,7 @@ async def test_their_server_is_stopped_in_a_session(strict: Strict, wire: Wire) 
 @pytest.mark.parametrize("said", [b"\x08\x01\x12\x01x", b"\x08\x63", b"\x18\x01", b"\xff"])
 async def test_strict_server_complains_of_what_go_would_not_take(ground: Ground, said: bytes) -> None:
     """The double is no better than its complaints: a payload with the tag, an unknown one, a close, garbage."""
-    server = StrictServer(Wire.V0_2)
+    server = StrictServer(WireVersion.V0_2)
     channel = ground.channel(await server.start())
     call = ground.raw(channel, "/grpctunnel.Tunnel/Tunnel")
     await call.write(said)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleet.nodes.proxy.connect.access import Access, ConnectFlags, read_tokens
-from fleet.nodes.shared.lifecycle import StartError
-from fleet.protocol.tunnel.connect import Reason, RefusedError
+from fleet.nodes.proxy.connect.access import ConnectAccess, ConnectFlags, read_tokens
+from fleet.nodes.shared.lifecycle import NodeStartError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError
 from fleet.transport import certificate_authority
 from fleet.transport.tls import TLSFiles
 
@@ -34,7 +34,7 @@ def keys(tmp_path: Path) -> TLSFiles:
     return TLSFiles(pair.certificate, pair.key, pair.ca)
 
 
-def refusal(access: Access, authorization: str = "", shown: dict[str, Any] | None = None) -> RefusedError:
+def refusal(access: ConnectAccess, authorization: str = "", shown: dict[str, Any] | None = None) -> RefusedError:
     with pytest.raises(RefusedError) as refused:
         access.check(authorization, shown)
     return refused.value
@@ -42,42 +42,42 @@ def refusal(access: Access, authorization: str = "", shown: dict[str, Any] | Non
 
 def test_everybody_of_this_machine() -> None:
     """On loopback, without a token or a CA, whoever comes."""
-    Access(ConnectFlags(LOOPBACK), TLSFiles()).check("", None)
+    ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles()).check("", None)
 
 
 def test_anywhere_needs_a_rule(keys: TLSFiles) -> None:
     """Off loopback: a token or a certificate, else it does not start."""
-    with pytest.raises(StartError, match=r"0\.0\.0\.0:0 can be reached from other machines"):
-        Access(ConnectFlags(ANYWHERE), TLSFiles())
-    with pytest.raises(StartError, match="other machines"):
-        Access(ConnectFlags(ANYWHERE), TLSFiles(keys.certificate, keys.key))
-    Access(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), TLSFiles())
-    Access(ConnectFlags(ANYWHERE), keys)
+    with pytest.raises(NodeStartError, match=r"0\.0\.0\.0:0 can be reached from other machines"):
+        ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles())
+    with pytest.raises(NodeStartError, match="other machines"):
+        ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles(keys.certificate, keys.key))
+    ConnectAccess(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), TLSFiles())
+    ConnectAccess(ConnectFlags(ANYWHERE), keys)
 
 
 def test_token() -> None:
     """The right one in; none, a wrong one, and part of one not."""
-    access = Access(ConnectFlags(LOOPBACK, tokens=("another-token-that-is", TOKEN)), TLSFiles())
+    access = ConnectAccess(ConnectFlags(LOOPBACK, tokens=("another-token-that-is", TOKEN)), TLSFiles())
     access.check(f"Bearer {TOKEN}", None)
     for wrong in ("", "Bearer ", "Bearer a-token", f"Bearer {TOKEN}x"):
-        assert refusal(access, wrong).reason is Reason.UNAUTHENTICATED
+        assert refusal(access, wrong).reason is RefusalReason.UNAUTHENTICATED
     assert "not known" in str(refusal(access, "Bearer wrong"))
     assert str(refusal(access)) == "show a token as Proxy-Authorization"
 
 
 def test_certificate(keys: TLSFiles) -> None:
     """Anybody of the fleet but its agents."""
-    access = Access(ConnectFlags(ANYWHERE), keys)
+    access = ConnectAccess(ConnectFlags(ANYWHERE), keys)
     assert access.tls is not None
     assert access.tls.verify_mode is ssl.CERT_OPTIONAL
     access.check("", certificate("console"))
-    assert refusal(access, shown=certificate("agent")).reason is Reason.FORBIDDEN
+    assert refusal(access, shown=certificate("agent")).reason is RefusalReason.FORBIDDEN
     assert str(refusal(access)) == "show a certificate of this fleet"
 
 
 def test_token_or_certificate(keys: TLSFiles) -> None:
     """Where both are configured, either is enough, and the sentence names both."""
-    access = Access(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), keys)
+    access = ConnectAccess(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), keys)
     access.check(f"Bearer {TOKEN}", None)
     access.check("", certificate("console"))
     assert "a token as Proxy-Authorization or a certificate of this fleet" in str(refusal(access))
@@ -86,10 +86,10 @@ def test_token_or_certificate(keys: TLSFiles) -> None:
 def test_keys_that_are_none(keys: TLSFiles, tmp_path: Path) -> None:
     """A file that is damaged stops the start."""
     (tmp_path / "bad").write_text("bad")
-    with pytest.raises(StartError, match="cannot use"):
-        Access(ConnectFlags(LOOPBACK), TLSFiles(tmp_path / "bad", keys.key))
-    with pytest.raises(StartError, match="certificate and its key"):
-        Access(ConnectFlags(LOOPBACK), TLSFiles(authority=keys.authority))
+    with pytest.raises(NodeStartError, match="cannot use"):
+        ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles(tmp_path / "bad", keys.key))
+    with pytest.raises(NodeStartError, match="certificate and its key"):
+        ConnectAccess(ConnectFlags(LOOPBACK), TLSFiles(authority=keys.authority))
 
 
 def test_file_of_tokens(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_file_of_tokens_that_is_wrong(tmp_path: Path, text: str, why: str) -> No
     """It stops the start."""
     path = tmp_path / "tokens"
     path.write_text(text)
-    with pytest.raises(StartError, match=why):
+    with pytest.raises(NodeStartError, match=why):
         read_tokens(path)
-    with pytest.raises(StartError, match="cannot be read"):
+    with pytest.raises(NodeStartError, match="cannot be read"):
         read_tokens(tmp_path / "none")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from fleet.nodes.proxy.connect.head import Head
-from fleet.protocol.tunnel.connect import Reason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError
 
 Serve = Callable[[Head], Awaitable[None]]
 
@@ -40,7 +40,7 @@ async def refuse(head: Head) -> None:
     """Refuse whoever comes, as the port does."""
     try:
         await head.read(10)
-        raise RefusedError(Reason.NO_AGENT, "no agent, ü\nat all")
+        raise RefusedError(RefusalReason.NO_AGENT, "no agent, ü\nat all")
     except RefusedError as refusal:
         await head.refuse(refusal)
 

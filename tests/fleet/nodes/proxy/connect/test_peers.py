@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.nodes.local.forward_names import Mode
+from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.proxy.connect.peers import Peers
 from fleet.nodes.proxy.server import Proxy
@@ -17,7 +17,7 @@ from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan
 from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.transport.tls import TLSFiles
-from fleet.transport.tunnel.pump import Wire
+from fleet.transport.tunnel.pump import TcpConnection
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane, get
@@ -28,7 +28,7 @@ HERE = ConnectFlags(("127.0.0.1", 0))
 TOKEN = "a-token-of-somebody"
 
 
-async def through(proxy: Proxy, target: str, **plan: str) -> Wire:
+async def through(proxy: Proxy, target: str, **plan: str) -> TcpConnection:
     """Connect by one proxy's port."""
     assert proxy.connect is not None
     at = (addresses.parse(proxy.connect.address),)
@@ -109,7 +109,7 @@ async def test_proxy_without_tunnels_ends_with_its_last_user(plane: Plane) -> No
         wire = await through(far, "web.agent-1")
         far.flags = replace(far.flags, drain=60.0)
         stopping = asyncio.create_task(plane.stop(far))
-        await eventually(lambda: far.tunnels.draining and not len(far.table))
+        await eventually(lambda: far.tunnels.is_shutting_down and not len(far.table))
         await wire.write(memoryview(b"still there"))
         message = await wire.read()
         assert message is not None
@@ -159,7 +159,7 @@ async def test_backend_that_is_down(plane: Plane) -> None:
     async with echoing() as port:
         forward, url = await plane.backend_forward()
         near, far = await two(plane, port, backend=url)
-        await forward.change(mode=Mode.CUT)
+        await forward.change(mode=ForwardMode.CUT)
         assert "where it is cannot be told" in await refused(far, "web.agent-1")
         (await through(near, "web.agent-1")).close()
 
@@ -195,7 +195,7 @@ async def test_certificates_between_proxies(plane: Plane, tmp_path: Path) -> Non
         assert message is not None
         assert message.endswith(b"hello")
         wire.close()
-        await wire.gone
+        await wire.closed_future
         await eventually(lambda: near.table.sessions == 0)
 
 
@@ -221,6 +221,6 @@ async def test_proxy_whose_connect_address_is_none_is_passed_over(plane: Plane) 
     tracker = fleet_pb2.TrackerSummary(claimed=["bad", near.instance.flags.id])
     await backend.put_agent(fleet_pb2.AgentResource(agent_id="a", ttl_ms=60_000, tracker=tracker), "auth-1")
     assert near.connect is not None
-    (peer,) = await Peers(far.instance, "")._holding("a")
+    (peer,) = await Peers(far.instance, "")._find_holders("a")
     assert peer.address == addresses.parse(near.connect.address)
     assert 'refloat_refused_total{kind="resource"} 1.0' in (await get(far.instance, "/metrics"))[1]

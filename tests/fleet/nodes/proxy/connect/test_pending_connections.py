@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from fleet.nodes.proxy.connect.pending_connections import Strangers
+from fleet.nodes.proxy.connect.pending_connections import PendingConnections
 
 
 def test_nobody_leaves_while_there_is_room() -> None:
     """As many as there may be; who was let in, or went, leaves a place."""
-    strangers: Strangers[str] = Strangers()
+    strangers: PendingConnections[str] = PendingConnections()
     assert [strangers.add(name, "a", 2) for name in ("one", "two")] == [None, None]
     strangers.remove("one")
     strangers.remove("one")
@@ -15,7 +15,7 @@ def test_nobody_leaves_while_there_is_room() -> None:
 
 def test_the_oldest_makes_room() -> None:
     """The newest is the likeliest user: it asks at once."""
-    strangers: Strangers[str] = Strangers()
+    strangers: PendingConnections[str] = PendingConnections()
     for name in ("one", "two"):
         strangers.add(name, "a", 2)
     assert [strangers.add(name, "a", 2) for name in ("three", "four")] == ["one", "two"]
@@ -23,7 +23,7 @@ def test_the_oldest_makes_room() -> None:
 
 def test_the_busiest_address_makes_room() -> None:
     """A thousand connections from one address shut no other address out, however old its own are."""
-    strangers: Strangers[str] = Strangers()
+    strangers: PendingConnections[str] = PendingConnections()
     strangers.add("user", "b", 4)
     for number in range(3):
         strangers.add(f"idle-{number}", "a", 4)

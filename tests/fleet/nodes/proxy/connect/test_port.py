@@ -18,7 +18,7 @@ from fleet.nodes.proxy.connect import port as connect_port
 from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.lifecycle import StartError
+from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.processes.valkey import free_port
 from fleet.transport import certificate_authority
 from fleet.transport.tls import TLSFiles
@@ -126,7 +126,7 @@ async def test_two_agents_of_one_name(plane: Plane) -> None:
     """A name that two have is no address; an id is."""
     proxy = await plane.proxy(ttl=600.0, connect=HERE)
     agent = await agent_of(plane, proxy)
-    tunnel = proxy.table.current(agent.identity.id)
+    tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     proxy.table.find = lambda agent: [tunnel, tunnel]  # type: ignore[method-assign]
     assert f"409 agents with the name agent-1: ask by id, {agent.identity.id}" in await refused(
@@ -143,7 +143,7 @@ async def test_agent_that_does_not_answer(plane: Plane, monkeypatch: pytest.Monk
     async def never(target: object) -> None:
         await asyncio.Event().wait()
 
-    agent._services.take = never  # type: ignore[method-assign, assignment]
+    agent._services.accept_session = never  # type: ignore[method-assign, assignment]
     assert "504 agent agent-1 did not answer within 0.1 s" in await refused(proxy, "web.agent-1:80")
 
 
@@ -239,9 +239,9 @@ async def test_proxy_that_leaves(plane: Plane) -> None:
     async with echoing() as port, user(proxy) as one, user(proxy) as late:
         await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
         assert " 200 " in await connect(one, "echo.agent-1:80")
-        proxy.table.empty = over  # type: ignore[method-assign]
+        proxy.table.wait_until_empty = over  # type: ignore[method-assign]
         stopping = asyncio.create_task(plane.stop(proxy))
-        await eventually(lambda: proxy.tunnels.draining)
+        await eventually(lambda: proxy.tunnels.is_shutting_down)
         assert " 503 this proxy is shutting down" in await connect(late, "echo.agent-1:80")
         one[1].write(b"still here")
         assert await one[0].readexactly(10) == b"still here"
@@ -255,7 +255,7 @@ async def test_port_that_is_taken(plane: Plane) -> None:
     """One sentence."""
     taken = ("127.0.0.1", free_port())
     await plane.proxy(ttl=600.0, connect=ConnectFlags(taken))
-    with pytest.raises(StartError, match="cannot listen on"):
+    with pytest.raises(NodeStartError, match="cannot listen on"):
         await plane.proxy("proxy-2", ttl=600.0, connect=ConnectFlags(taken))
 
 
@@ -265,13 +265,13 @@ async def test_address_is_told(plane: Plane) -> None:
     elsewhere = ConnectFlags(("127.0.0.1", 0), advertise=("proxy.example", 3128))
     other = await plane.proxy("proxy-2", ttl=600.0, connect=elsewhere)
     assert proxy.connect is not None
-    assert proxy.ready_facts()["connect"] == proxy.connect.address
+    assert proxy.ready_fields()["connect"] == proxy.connect.address
     told = {
         server.spec.hostname: server.metadata.labels["refloat.dev/connect-addr"]
         for server in await proxy.instance.backend.instances("proxy")
     }
     assert told == {"proxy-1": proxy.connect.address, "proxy-2": "proxy.example:3128"}
-    assert other.ready_facts()["connect"] != "proxy.example:3128"
+    assert other.ready_fields()["connect"] != "proxy.example:3128"
 
 
 async def test_user_that_outlasts_the_drain_is_named(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
