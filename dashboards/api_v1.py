@@ -35,7 +35,7 @@ from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
-from fleet.changes import Refused, Stale
+from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateError
@@ -43,7 +43,7 @@ from fleet.monitoring.state import StateError
 logger = logging.getLogger(__name__)
 
 
-def _document(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def _open_docs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Let everybody read how the API works. Swagger, out of ninja's wheel, writes style attributes."""
     return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
@@ -86,7 +86,7 @@ api = _Api(
     version="1",
     description="Which agents are stranded, why, and whether they will come back by themselves.",
     urls_namespace="api-1",
-    docs_decorator=_document,
+    docs_decorator=_open_docs,
 )
 
 api.add_router("", networking.router)
@@ -125,7 +125,7 @@ class AgentFilters(Parameters):
 def summary(request: HttpRequest, cluster: str) -> Any:
     """Count the agents by state."""
     now = record_reader.current_time()
-    return answers.summary(record_reader.reader().summary(change_responses.known(cluster), now), now)
+    return answers.summary(record_reader.reader().summary(change_responses.require_cluster(cluster), now), now)
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
@@ -133,7 +133,7 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
     """List agents, filtered, page by page."""
     now = record_reader.current_time()
     reader = record_reader.reader()
-    table = reader.table(change_responses.known(cluster), now)
+    table = reader.table(change_responses.require_cluster(cluster), now)
     query = agent_query.narrow(
         agent_query.parse(filters.q),
         states=filters.state,
@@ -142,7 +142,7 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
     )
     page = agent_query.page(table, query, cursor=filters.cursor, limit=filters.limit, sort=filters.sort)
     return schemas.AgentsAnswer(
-        **answers.dated(cluster, table.as_of, now, stale=table.stale),
+        **answers.build_dated_fields(cluster, table.as_of, now, stale=table.stale),
         total=page.total,
         next=page.next_cursor,
         agents=answers.agents(
@@ -154,12 +154,12 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
 @per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
 def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
     """Explain one agent: its verdict, and the evidence that it rests on."""
-    found = record_reader.reader().explain(
-        change_responses.known(cluster), agent_id, record_reader.current_time()
+    explanation = record_reader.reader().explain(
+        change_responses.require_cluster(cluster), agent_id, record_reader.current_time()
     )
-    if found is None:
+    if explanation is None:
         raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
-    return answers.explanation(cluster, found)
+    return answers.explanation(cluster, explanation)
 
 
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
@@ -167,9 +167,9 @@ def instances(request: HttpRequest, cluster: str) -> Any:
     """List auths and proxies."""
     now = record_reader.current_time()
     reader = record_reader.reader()
-    header = reader.header(change_responses.known(cluster), now)
+    header = reader.header(change_responses.require_cluster(cluster), now)
     return schemas.InstancesAnswer(
-        **answers.dated(cluster, header.as_of, now, stale=header.stale),
+        **answers.build_dated_fields(cluster, header.as_of, now, stale=header.stale),
         instances=[answers.instance(view) for view in reader.instances(cluster, now)],
     )
 
@@ -182,75 +182,75 @@ def clusters(request: HttpRequest) -> Any:
 
 
 @api.exception_handler(AuthenticationError)
-def _unauthenticated(request: HttpRequest, _error: Any) -> HttpResponse:
-    answer = _problem(request, 401, "Sign in, or send a valid token: Authorization: Bearer rfl_...")
-    answer["WWW-Authenticate"] = 'Bearer realm="refloat"'
-    return answer
+def _on_authentication_error(request: HttpRequest, _error: Any) -> HttpResponse:
+    response = _create_problem_response(request, 401, "Sign in, or send a valid token: Authorization: Bearer rfl_...")
+    response["WWW-Authenticate"] = 'Bearer realm="refloat"'
+    return response
 
 
 @api.exception_handler(HttpError)
-def _http_error(request: HttpRequest, error: Any) -> HttpResponse:
-    return _problem(request, error.status_code, str(error))
+def _on_http_error(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, error.status_code, str(error))
 
 
 @api.exception_handler(Http404)
-def _not_found(request: HttpRequest, error: Any) -> HttpResponse:
-    return _problem(request, 404, str(error) or "There is nothing at this address.")
+def _on_not_found(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 404, str(error) or "There is nothing at this address.")
 
 
 @api.exception_handler(QueryError)
-def _bad_query(request: HttpRequest, error: Any) -> HttpResponse:
-    return _problem(request, 400, str(error))
+def _on_query_error(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 400, str(error))
 
 
 @api.exception_handler(ValidationError)
-def _invalid(request: HttpRequest, error: Any) -> HttpResponse:
-    said = "; ".join(
-        f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg'].removeprefix('Value error, ')}"
-        for one in error.errors
+def _on_validation_error(request: HttpRequest, error: Any) -> HttpResponse:
+    details = "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc'][1:])}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors
     )
-    return _problem(request, 400, f"The parameters cannot be used: {said}.")
+    return _create_problem_response(request, 400, f"The parameters cannot be used: {details}.")
 
 
 @api.exception_handler(StateError)
-def _unavailable(request: HttpRequest, error: Any) -> HttpResponse:
-    answer = _problem(request, 503, f"The record cannot be read now: {error}.")
-    answer["Retry-After"] = "5"
-    return answer
+def _on_state_error(request: HttpRequest, error: Any) -> HttpResponse:
+    response = _create_problem_response(request, 503, f"The record cannot be read now: {error}.")
+    response["Retry-After"] = "5"
+    return response
 
 
 @api.exception_handler(OperationalError)
-def _database_unavailable(request: HttpRequest, error: Any) -> HttpResponse:
+def _on_database_error(request: HttpRequest, error: Any) -> HttpResponse:
     logger.error("%s %s: the database cannot be used", request.method, request.path, exc_info=error)
-    answer = _problem(request, 503, DATABASE_UNAVAILABLE)
-    answer["Retry-After"] = "5"
-    return answer
+    response = _create_problem_response(request, 503, DATABASE_UNAVAILABLE)
+    response["Retry-After"] = "5"
+    return response
 
 
-@api.exception_handler(Refused)
-def _refused(request: HttpRequest, error: Any) -> HttpResponse:
-    said = {"detail": sentence_of(error), "problems": error.problems}
+@api.exception_handler(ChangeRefusedError)
+def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
+    body = {"detail": sentence_of(error), "problems": error.problems}
     status = 400 if error.problems else 409
-    if isinstance(error, Stale):
+    if isinstance(error, StaleRevisionError):
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         status = 412
-        said |= {"detail": change_responses.read_again(cluster, error), "revision": error.revision}
-    refusals.note(request, str(said["detail"]))
-    return api.create_response(request, said, status=status)
+        body |= {"detail": change_responses.describe_stale(cluster, error), "revision": error.revision}
+    refusals.record(request, str(body["detail"]))
+    return api.create_response(request, body, status=status)
 
 
-@api.exception_handler(change_responses.Overtaken)
-def _overtaken(request: HttpRequest, error: Any) -> HttpResponse:
-    refusals.note(request, str(error))
+@api.exception_handler(change_responses.PreconditionFailed)
+def _on_precondition_failed(request: HttpRequest, error: Any) -> HttpResponse:
+    refusals.record(request, str(error))
     return api.create_response(request, {"detail": str(error), "revision": error.revision}, status=412)
 
 
 @api.exception_handler(ReauthenticationRequired)
-def _prove_again(request: HttpRequest, error: Any) -> HttpResponse:
-    return _problem(request, 403, "Prove again who you are at /accounts/reauthenticate/, or send a token.")
+def _on_reauthentication_required(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 403, "Prove again who you are at /accounts/reauthenticate/, or send a token.")
 
 
-def _problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
-    refusals.note(request, sentence)
+def _create_problem_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
+    refusals.record(request, sentence)
     return api.create_response(request, {"detail": sentence}, status=status)

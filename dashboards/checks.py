@@ -14,35 +14,35 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
 from ninja.operation import PathView
 
-from dashboards.shared.permissions import ALLAUTH, PUBLIC, Access, declared
+from dashboards.shared.permissions import ALLAUTH, PUBLIC, AccessRequirement, access_of
 from fleet.models.access import ROLES
 
-_LOCAL = {"localhost", "127.0.0.1", "[::1]", "testserver"}
+_LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]", "testserver"}
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class UrlRoute:
     """One URL pattern, and who may use it; None when it does not say."""
 
     path: str
     name: str
     #: HTTP methods that it was declared for; empty when it takes all.
     methods: tuple[str, ...]
-    access: Access | None
+    access: AccessRequirement | None
 
 
-def routes(resolver: URLResolver | None = None, path: str = "/") -> Iterator[Route]:
+def routes(resolver: URLResolver | None = None, path: str = "/") -> Iterator[UrlRoute]:
     """Walk every URL pattern of the console: pages, API operations, allauth."""
     for entry in (resolver or get_resolver()).url_patterns:
-        here = path + str(entry.pattern)
+        full_path = path + str(entry.pattern)
         if isinstance(entry, URLResolver):
-            yield from routes(entry, here)
+            yield from routes(entry, full_path)
         else:
-            yield from _of_pattern(entry, here)
+            yield from _routes_of_pattern(entry, full_path)
 
 
 @register(Tags.security, Tags.urls)
-def every_route_says_who_may_use_it(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_route_access(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Refuse a route that declares no access."""
     return [
         Error(
@@ -56,30 +56,30 @@ def every_route_says_who_may_use_it(app_configs: Sequence[Any] | None, **_: Any)
 
 
 @register(Tags.security)
-def single_sign_on_is_whole(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_single_sign_on(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Refuse half-set OpenID Connect and roles that do not exist."""
-    named = {role for role, _group in settings.REFLOAT_OIDC_ROLES}
-    named |= {settings.REFLOAT_OIDC_DEFAULT_ROLE} if settings.REFLOAT_OIDC_DEFAULT_ROLE else set()
-    found: list[CheckMessage] = [
+    role_names = {role for role, _group in settings.REFLOAT_OIDC_ROLES}
+    role_names |= {settings.REFLOAT_OIDC_DEFAULT_ROLE} if settings.REFLOAT_OIDC_DEFAULT_ROLE else set()
+    messages: list[CheckMessage] = [
         Error(
             f"REFLOAT_OIDC_ROLES or REFLOAT_OIDC_DEFAULT_ROLE names the role {role!r}, which does not exist.",
             hint=f"The roles are: {', '.join(ROLES)}.",
             id="dashboards.E002",
         )
-        for role in sorted(named - set(ROLES))
+        for role in sorted(role_names - set(ROLES))
     ]
     if not settings.REFLOAT_OIDC_ISSUER:
-        return found
+        return messages
     if not settings.REFLOAT_OIDC_CLIENT_ID:
-        found.append(
+        messages.append(
             Error(
                 "REFLOAT_OIDC_ISSUER is set without REFLOAT_OIDC_CLIENT_ID.",
                 hint="Register the console at the identity provider and set the id it gives.",
                 id="dashboards.E003",
             )
         )
-    if not named:
-        found.append(
+    if not role_names:
+        messages.append(
             checks.Warning(
                 "Single sign-on is on, but gives nobody a role.",
                 hint="Set REFLOAT_OIDC_ROLES, for example viewer=staff, or REFLOAT_OIDC_DEFAULT_ROLE.",
@@ -87,61 +87,61 @@ def single_sign_on_is_whole(app_configs: Sequence[Any] | None, **_: Any) -> list
             )
         )
     if urlsplit(settings.REFLOAT_OIDC_ISSUER).scheme != "https":
-        found.append(
+        messages.append(
             checks.Warning(
                 f"The identity provider {settings.REFLOAT_OIDC_ISSUER} is not asked over https.",
                 hint="Anybody on the way can sign in as anybody: use an https:// issuer.",
                 id="dashboards.W002",
             )
         )
-    return found
+    return messages
 
 
 @register(Tags.security)
-def others_come_over_https(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_remote_access(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Warn when others than this machine may come, in the clear or into debug pages."""
-    others = sorted(set(settings.ALLOWED_HOSTS) - _LOCAL)
-    found: list[CheckMessage] = []
-    if others and not settings.REFLOAT_HTTPS:
-        found.append(
+    remote_hosts = sorted(set(settings.ALLOWED_HOSTS) - _LOCAL_HOSTS)
+    messages: list[CheckMessage] = []
+    if remote_hosts and not settings.REFLOAT_HTTPS:
+        messages.append(
             checks.Warning(
-                f"The console answers to {', '.join(others)}, but not over https.",
+                f"The console answers to {', '.join(remote_hosts)}, but not over https.",
                 hint="Put it behind a TLS proxy and set REFLOAT_HTTPS=true.",
                 id="dashboards.W003",
             )
         )
     if settings.REFLOAT_HTTPS and not settings.REFLOAT_TRUSTED_PROXIES:
-        found.append(
+        messages.append(
             checks.Warning(
                 "REFLOAT_HTTPS=true without REFLOAT_TRUSTED_PROXIES: all people have the address of the proxy.",
                 hint="Set REFLOAT_TRUSTED_PROXIES=1: failed sign-ins are counted by address.",
                 id="dashboards.W004",
             )
         )
-    if others and settings.DEBUG:
-        found.append(
+    if remote_hosts and settings.DEBUG:
+        messages.append(
             Error(
-                f"Debug pages are on where {', '.join(others)} can see them.",
+                f"Debug pages are on where {', '.join(remote_hosts)} can see them.",
                 hint="Unset REFLOAT_DEBUG: its pages show settings and variables.",
                 id="dashboards.E004",
             )
         )
-    return found
+    return messages
 
 
-def _of_pattern(entry: URLPattern, path: str) -> Iterator[Route]:
+def _routes_of_pattern(entry: URLPattern, path: str) -> Iterator[UrlRoute]:
     callback, name = entry.callback, entry.name or ""
     operations = _api_operations(callback)
     if operations is not None:
         for operation in operations.operations:
-            guards = [declared(guard) for guard in operation.auth_callbacks]
+            guards = [access_of(guard) for guard in operation.auth_callbacks]
             access = guards[0] if len(guards) == 1 else None
-            yield Route(path, name, tuple(operation.methods), access)
+            yield UrlRoute(path, name, tuple(operation.methods), access)
         return
     # Redirects that allauth keeps for old links lead to pages that are guarded themselves.
-    old_link = callback.__module__ == "django.views.generic.base" and path.startswith("/accounts/social/")
-    access = PUBLIC if old_link or name == "api-root" else declared(callback) or ALLAUTH.get(name)
-    yield Route(path, name, (), access)
+    is_old_link = callback.__module__ == "django.views.generic.base" and path.startswith("/accounts/social/")
+    access = PUBLIC if is_old_link or name == "api-root" else access_of(callback) or ALLAUTH.get(name)
+    yield UrlRoute(path, name, (), access)
 
 
 def _api_operations(callback: Any) -> PathView | None:

@@ -11,68 +11,68 @@ from django.utils.decorators import sync_and_async_middleware
 
 from dashboards.shared import request_log
 from dashboards.shared.request_actor import REQUEST_ID_HEADER, request_id_of
-from fleet.audit import counting
+from fleet.audit import collect_recorded_ids
 
-Sync = Callable[[HttpRequest], HttpResponseBase]
-Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
+SyncHandler = Callable[[HttpRequest], HttpResponseBase]
+AsyncHandler = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
-_NOT_KEPT = "private, no-store"
+_NO_STORE = "private, no-store"
 
 
 @sync_and_async_middleware
-def api_problems(get_response: Any) -> Sync | Async:
+def api_problems(get_response: Any) -> SyncHandler | AsyncHandler:
     """Answer a wrong method below /api/ with a sentence in JSON, as the API answers all that is wrong.
 
     The API's own handlers are not asked: ninja refuses a method before it knows whose route it is.
     """
     if iscoroutinefunction(get_response):
-        answer_later = cast("Async", get_response)
+        get_response_async = cast("AsyncHandler", get_response)
 
-        async def later(request: HttpRequest) -> HttpResponseBase:
-            return _with_words(request, await answer_later(request))
+        async def async_middleware(request: HttpRequest) -> HttpResponseBase:
+            return _complete_response(request, await get_response_async(request))
 
-        return later
-    answer = cast("Sync", get_response)
+        return async_middleware
+    get_response_sync = cast("SyncHandler", get_response)
 
-    def now(request: HttpRequest) -> HttpResponseBase:
-        return _with_words(request, answer(request))
+    def sync_middleware(request: HttpRequest) -> HttpResponseBase:
+        return _complete_response(request, get_response_sync(request))
 
-    return now
+    return sync_middleware
 
 
 @sync_and_async_middleware
-def log_attempts(get_response: Any) -> Sync | Async:
+def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
     """See that every attempt to change something has its row in the log."""
     if iscoroutinefunction(get_response):
-        answer_later = cast("Async", get_response)
+        get_response_async = cast("AsyncHandler", get_response)
 
-        async def later(request: HttpRequest) -> HttpResponseBase:
-            with counting() as written:
-                answer = await answer_later(request)
+        async def async_middleware(request: HttpRequest) -> HttpResponseBase:
+            with collect_recorded_ids() as recorded_ids:
+                response = await get_response_async(request)
             if request.method not in request_log.READS:
-                await sync_to_async(request_log.see)(request, answer, len(written))
-            return answer
+                await sync_to_async(request_log.record_attempt)(request, response, len(recorded_ids))
+            return response
 
-        return later
-    answer = cast("Sync", get_response)
+        return async_middleware
+    get_response_sync = cast("SyncHandler", get_response)
 
-    def now(request: HttpRequest) -> HttpResponseBase:
-        with counting() as written:
-            given = answer(request)
-        request_log.see(request, given, len(written))
-        return given
+    def sync_middleware(request: HttpRequest) -> HttpResponseBase:
+        with collect_recorded_ids() as recorded_ids:
+            response = get_response_sync(request)
+        request_log.record_attempt(request, response, len(recorded_ids))
+        return response
 
-    return now
+    return sync_middleware
 
 
-def _with_words(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+def _complete_response(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     # So that somebody can name a request in a report, and find it in the log of changes.
-    answer.headers[REQUEST_ID_HEADER] = request_id_of(request)
+    response.headers[REQUEST_ID_HEADER] = request_id_of(request)
     # Pages show names, incidents and addresses: no browser or proxy keeps a copy, unless a view says what it may.
-    answer.headers.setdefault("Cache-Control", _NOT_KEPT)
-    if answer.status_code != 405 or not request.path.startswith("/api/"):
-        return answer
-    allowed = answer.headers.get("Allow", "")
-    sentence = f"{request.method} is not allowed at this address, only {allowed}."
-    headers = {name: answer.headers[name] for name in (REQUEST_ID_HEADER, "Cache-Control")}
-    return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed, **headers})
+    response.headers.setdefault("Cache-Control", _NO_STORE)
+    if response.status_code != 405 or not request.path.startswith("/api/"):
+        return response
+    allowed_methods = response.headers.get("Allow", "")
+    sentence = f"{request.method} is not allowed at this address, only {allowed_methods}."
+    headers = {name: response.headers[name] for name in (REQUEST_ID_HEADER, "Cache-Control")}
+    return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed_methods, **headers})

@@ -39,8 +39,8 @@ class PlotlyFinder(BaseFinder):
         """Find the one file we serve."""
         if path != f"plotly/{BUNDLE}":
             return []  # Django takes a None for something found
-        found = self.storage.path(BUNDLE)
-        return [found] if find_all else found
+        bundle_path = self.storage.path(BUNDLE)
+        return [bundle_path] if find_all else bundle_path
 
     @override
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:

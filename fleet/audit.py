@@ -14,13 +14,13 @@ from typing import Any
 from django.utils import timezone
 
 from fleet.models.changes import AuditEntry, Change
-from fleet.vocabulary.actions import ActionName, AuditAction, AuditOutcome, Refusal
-from fleet.vocabulary.changes import SYSTEM, Actor, ActorKind
+from fleet.vocabulary.actions import ActionName, AuditAction, AuditOutcome, RefusalError
+from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 
 #: The ids of the rows that were written since `counting` began.
-_written: ContextVar[list[int] | None] = ContextVar("written", default=None)
+_recorded_ids: ContextVar[list[int] | None] = ContextVar("written", default=None)
 #: As long as the columns.
-_LONGEST = {"who": 200, "subject": 255, "reason": 500}
+_MAX_LENGTHS = {"who": 200, "subject": 255, "reason": 500}
 
 
 @dataclass(slots=True)
@@ -38,37 +38,37 @@ class Attempt:
     change_id: int | None = None
     request_id: str = ""
 
-    def about(self, change: Change) -> None:
+    def set_change(self, change: Change) -> None:
         """Say which change it is about."""
         self.change_id, self.subject, self.cluster = change.pk, change.title, change.cluster_id
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class RequestActor:
     """Who asks, and in which request."""
 
-    actor: Actor
+    identity: Actor
     request_id: str = ""
     idempotency_key: str = ""
 
-    def attempt(
+    def create_attempt(
         self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **fields: Any
     ) -> Attempt:
         """Return an attempt of theirs; `fields` are those of Attempt."""
-        return Attempt(self.actor, action, cluster, subject, request_id=self.request_id, **fields)
+        return Attempt(self.identity, action, cluster, subject, request_id=self.request_id, **fields)
 
 
 #: The console itself.
-CONSOLE = By(SYSTEM)
+CONSOLE_ACTOR = RequestActor(SYSTEM_ACTOR)
 
 
-def shell(command: str) -> By:
+def shell_actor_of(command: str) -> RequestActor:
     """Who asks at a shell: the command, and whom the operating system names."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # no such user, as in a container
         name = f"user {os.getuid()}"
-    return By(Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}"))
+    return RequestActor(Actor(ActorKind.SYSTEM, f"manage.py {command}, by {name}"))
 
 
 def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
@@ -76,46 +76,46 @@ def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry
     row = AuditEntry.objects.create(
         at=now,
         cluster=attempt.cluster,
-        who=_fit("who", attempt.actor.name),
+        who=_fit_column("who", attempt.actor.name),
         actor_kind=attempt.actor.kind.value,
         user_id=attempt.actor.user_id,
         action=str(attempt.action),
-        subject=_fit("subject", attempt.subject),
+        subject=_fit_column("subject", attempt.subject),
         outcome=str(outcome),
         detail=attempt.detail.replace("\0", ""),
-        reason=_fit("reason", attempt.reason),
+        reason=_fit_column("reason", attempt.reason),
         before=attempt.before,
         after=attempt.after,
         change_id=attempt.change_id,
         request_id=attempt.request_id,
     )
-    if (written := _written.get()) is not None:
-        written.append(row.pk)
+    if (recorded_ids := _recorded_ids.get()) is not None:
+        recorded_ids.append(row.pk)
     return row
 
 
 @contextmanager
-def counting() -> Iterator[list[int]]:
+def collect_recorded_ids() -> Iterator[list[int]]:
     """Collect the ids of all rows that are written in the block, also by threads it waits for."""
-    written: list[int] = []
-    token = _written.set(written)
+    recorded_ids: list[int] = []
+    token = _recorded_ids.set(recorded_ids)
     try:
-        yield written
+        yield recorded_ids
     finally:
-        _written.reset(token)
+        _recorded_ids.reset(token)
 
 
 @contextmanager
-def attempted(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) -> Iterator[Attempt]:
+def record_outcome(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) -> Iterator[Attempt]:
     """Write one row about the block when it ends: `done`, `refused` by a rule, or `failed`. Errors go on.
 
     A refusal that a block inside has written already is not written twice.
     """
     try:
         yield attempt
-    except Refusal as error:
-        if not error.logged:
-            attempt.detail, error.logged = str(error), True
+    except RefusalError as error:
+        if not error.is_logged:
+            attempt.detail, error.is_logged = str(error), True
             record(attempt, AuditOutcome.REFUSED, clock())
         raise
     except BaseException as error:
@@ -125,6 +125,6 @@ def attempted(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) ->
     record(attempt, AuditOutcome.DONE, clock())
 
 
-def _fit(column: str, text: str) -> str:
+def _fit_column(column: str, text: str) -> str:
     """A text that the column takes: PostgreSQL refuses a NUL, and one that is too long."""
-    return text.replace("\0", "")[: _LONGEST[column]]
+    return text.replace("\0", "")[: _MAX_LENGTHS[column]]

@@ -16,12 +16,12 @@ _REDIS_SCHEMES = {"redis", "rediss", "unix"}
 
 
 @checks.register(checks.Tags.security)
-def tls_files(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_tls_files(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """Certificates and keys towards the fleet can be read, and come in pairs."""
-    return list(_tls_files())
+    return list(_tls_file_errors())
 
 
-def _tls_files() -> Iterator[checks.CheckMessage]:
+def _tls_file_errors() -> Iterator[checks.CheckMessage]:
     for name in _TLS_FILES:
         path = getattr(settings, name)
         if not path:
@@ -47,25 +47,25 @@ def _tls_files() -> Iterator[checks.CheckMessage]:
 
 
 @checks.register()
-def outside(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_outgoing_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """What lies outside has addresses that can be used."""
-    wrong: list[checks.CheckMessage] = [
+    errors: list[checks.CheckMessage] = [
         checks.Error(
             f"{name} is no address of a page.", hint="Use http://host/ or https://host/.", id="fleet.E008"
         )
         for name in ("REFLOAT_PUBLIC_URL", "REFLOAT_DEADMAN_URL")
-        if not _is_page(getattr(settings, name))
+        if not _is_page_url(getattr(settings, name))
     ]
     if not 0 < settings.EMAIL_PORT < 65536:
-        wrong.append(
+        errors.append(
             checks.Error(
                 f"REFLOAT_EMAIL_PORT={settings.EMAIL_PORT} is no port.", hint="Use 587, say.", id="fleet.E009"
             )
         )
-    return wrong
+    return errors
 
 
-def _is_page(url: str) -> bool:
+def _is_page_url(url: str) -> bool:
     """Whether it is one, or none is set."""
     try:
         parts = urlsplit(url)
@@ -75,12 +75,12 @@ def _is_page(url: str) -> bool:
 
 
 @checks.register()
-def rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """A round ends before the next one begins, and a shard holds something."""
-    wrong: list[checks.CheckMessage] = []
+    errors: list[checks.CheckMessage] = []
     interval, deadline = settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE
     if deadline >= interval:
-        wrong.append(
+        errors.append(
             checks.Error(
                 f"REFLOAT_ROUND_DEADLINE={deadline:g} is not shorter than REFLOAT_ROUND_INTERVAL={interval:g}.",
                 hint="Rounds would pile up: shorten the deadline or lengthen the interval.",
@@ -88,19 +88,19 @@ def rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.Che
             )
         )
     if settings.REFLOAT_SHARD_SIZE < 1:
-        wrong.append(
+        errors.append(
             checks.Error("REFLOAT_SHARD_SIZE=0 polls nothing.", hint="Use 250, say.", id="fleet.E005"),
         )
-    return wrong
+    return errors
 
 
 @checks.register()
-def addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+def check_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     """Redis and the first auths have addresses that can be dialled."""
-    wrong: list[checks.CheckMessage] = []
+    errors: list[checks.CheckMessage] = []
     scheme = urlsplit(str(settings.REDIS_URL)).scheme
     if scheme not in _REDIS_SCHEMES:
-        wrong.append(
+        errors.append(
             checks.Error(
                 f"REDIS_URL begins with {scheme or 'nothing'}:// which is no Redis.",
                 hint="Use redis://host:6379/0, rediss://… with TLS, or unset it for the embedded Valkey.",
@@ -108,16 +108,16 @@ def addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.
             )
         )
     for name, auth in [
-        *(("REFLOAT_AUTHS", one) for one in settings.REFLOAT_AUTHS),
-        *(("REFLOAT_GATEWAY", one) for one in [settings.REFLOAT_GATEWAY] if one),
+        *(("REFLOAT_AUTHS", address) for address in settings.REFLOAT_AUTHS),
+        *(("REFLOAT_GATEWAY", address) for address in [settings.REFLOAT_GATEWAY] if address),
     ]:
         host, _colon, port = auth.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            wrong.append(
+            errors.append(
                 checks.Error(
                     f"{name} names {auth!r}, which is not host:port.",
                     hint="Separate several by commas: auth-1.example:3025,auth-2.example:3025",
                     id="fleet.E007",
                 )
             )
-    return wrong
+    return errors

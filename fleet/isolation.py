@@ -14,7 +14,7 @@ from django.db import Error, connection
 
 from fleet.models import Change, Cluster
 from fleet.monitoring.state import StateError
-from fleet.vocabulary.actions import ControlError
+from fleet.vocabulary.actions import ChangeError
 
 logger = logging.getLogger(__name__)
 
@@ -23,31 +23,31 @@ logger = logging.getLogger(__name__)
 class Block:
     """A block that is kept apart: whether an error ended it."""
 
-    failed: bool = False
+    has_failed: bool = False
 
 
 @contextmanager
-def apart(subject: str) -> Iterator[Block]:
+def isolate_errors(subject: str) -> Iterator[Block]:
     """Log an error of the block, and end it there. `subject` says in the log what a failure means."""
     block = Block()
     try:
         yield block
-    except (ControlError, StateError) as error:
-        block.failed = True
+    except (ChangeError, StateError) as error:
+        block.has_failed = True
         logger.warning("%s: %s", subject, error)
     except Error:
-        block.failed = True
+        block.has_failed = True
         logger.exception("%s: the database failed", subject)
         # The connection may be broken as well; the next query makes another.
         if not connection.in_atomic_block:
             connection.close()
     except Exception:
-        block.failed = True
+        block.has_failed = True
         logger.exception("%s", subject)
 
 
-def each_cluster(
-    trouble: str, work: Callable[[Cluster], object], clusters: Iterable[Cluster] | None = None
+def for_each_cluster(
+    failure_note: str, work: Callable[[Cluster], object], clusters: Iterable[Cluster] | None = None
 ) -> bool:
     """Do the work for each cluster, by default for all there are, and return whether no error ended any of it.
 
@@ -55,14 +55,14 @@ def each_cluster(
     """
     failures = 0
     for cluster in Cluster.objects.all() if clusters is None else clusters:
-        with apart(f"cluster {cluster.id}: {trouble}") as block:
+        with isolate_errors(f"cluster {cluster.id}: {failure_note}") as block:
             work(cluster)
-        failures += block.failed
+        failures += block.has_failed
     return not failures
 
 
-def each_change(changes: Iterable[Change], work: Callable[[Change], object]) -> None:
+def for_each_change(changes: Iterable[Change], work: Callable[[Change], object]) -> None:
     """Do the work for each change."""
     for change in changes:
-        with apart(f"change {change.pk}"):
+        with isolate_errors(f"change {change.pk}"):
             work(change)

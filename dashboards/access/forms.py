@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import User
 
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, has_permission
 
 
 class TokenForm(forms.Form):
@@ -22,16 +22,16 @@ class TokenForm(forms.Form):
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        held = [permission for permission in Permission if may(user, permission)]
+        permissions = [permission for permission in Permission if has_permission(user, permission)]
         field = self.fields["scopes"]
         assert isinstance(field, forms.MultipleChoiceField), "declared above"
-        field.choices = [(permission.value, permission.label) for permission in held]
+        field.choices = [(permission.value, permission.label) for permission in permissions]
         field.initial = [Permission.VIEW_FLEET.value]
 
     @property
-    def chosen(self) -> tuple[Permission, ...]:
+    def selected_scopes(self) -> tuple[Permission, ...]:
         """The scopes, after validation."""
-        return tuple(Permission(value) for value in self.cleaned_data["scopes"])
+        return tuple(Permission(scope) for scope in self.cleaned_data["scopes"])
 
     @property
     def lifetime(self) -> timedelta:

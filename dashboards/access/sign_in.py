@@ -22,7 +22,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from typing_extensions import override
 
 from dashboards.shared import recent_proof, refusals
-from fleet.models.access import ROLES, give_role
+from fleet.models.access import ROLES, set_role
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
         request = self.request
         if request is not None and recent_proof.is_counted(request):
             return False
-        required = bool(super().is_reauthentication_required(app=app, **kwargs))
-        if required and request is not None:
-            refusals.note(request, "asked to prove again who it is")
-        return required
+        is_required = bool(super().is_reauthentication_required(app=app, **kwargs))
+        if is_required and request is not None:
+            refusals.record(request, "asked to prove again who it is")
+        return is_required
 
     @override
     def is_safe_url(self, url: str) -> bool:
@@ -80,29 +80,29 @@ class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth 
         if not role:
             if sociallogin.is_existing:
                 # Tokens and open sockets of somebody who left the groups end with the role.
-                give_role(sociallogin.user, "")
+                set_role(sociallogin.user, "")
             logger.warning("sign-in refused: the groups of %r give no role", sociallogin.account.uid)
             raise ImmediateHttpResponse(
                 render(request, "403.html", {"reason": "Your groups give no role here."}, status=403)
             )
         if sociallogin.is_existing:
-            give_role(sociallogin.user, role)
+            set_role(sociallogin.user, role)
 
     @override
     def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
         """Give a new user the role of the claims."""
         user: User = super().save_user(request, sociallogin, form)
-        give_role(user, role_of(_claims(sociallogin)))
+        set_role(user, role_of(_claims(sociallogin)))
         return user
 
 
 def role_of(claims: Mapping[str, Any]) -> str:
     """The strongest role that the groups claim gives, else the default role; empty when there is none."""
     groups = claims.get(settings.REFLOAT_OIDC_GROUPS_CLAIM) or []
-    held = {groups} if isinstance(groups, str) else {str(group) for group in groups}
-    given = {role for role, group in settings.REFLOAT_OIDC_ROLES if group in held}
+    group_names = {groups} if isinstance(groups, str) else {str(group) for group in groups}
+    roles = {role for role, group in settings.REFLOAT_OIDC_ROLES if group in group_names}
     for role in reversed(list(ROLES)):
-        if role in given:
+        if role in roles:
             return role
     return str(settings.REFLOAT_OIDC_DEFAULT_ROLE)
 
@@ -110,13 +110,13 @@ def role_of(claims: Mapping[str, Any]) -> str:
 def _network_of(address: str) -> str:
     """Return the address, of IPv6 the network of 64 bits: whoever has one address there has all of them."""
     try:
-        parsed = ipaddress.ip_address(address)
+        ip_address = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
+    return str(ipaddress.ip_network((ip_address, 64), strict=False)) if ip_address.version == 6 else str(ip_address)
 
 
 def _claims(sociallogin: Any) -> dict[str, Any]:
     """The ID token's claims with the userinfo's over them; allauth keeps both in `extra_data`."""
-    extra = sociallogin.account.extra_data
-    return {**extra, **(extra.get("id_token") or {}), **(extra.get("userinfo") or {})}
+    extra_data = sociallogin.account.extra_data
+    return {**extra_data, **(extra_data.get("id_token") or {}), **(extra_data.get("userinfo") or {})}

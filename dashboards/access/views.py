@@ -13,11 +13,11 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.access.forms import TokenForm
 from dashboards.shared import presenters, recent_proof, request_actor
-from dashboards.shared.pages import signed_in
+from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import row_id
-from fleet import tokens as token_acts
-from fleet.models.access import Permission, may_write
+from fleet import tokens as token_actions
+from fleet.models.access import Permission, can_write
 from fleet.models.tokens import ApiToken
 
 
@@ -31,49 +31,49 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
     string, this once, else empty), `everybody` (whether others' tokens are shown too).
     """
     if request.method == "POST":
-        return _revoke(request) if "revoke" in request.POST else _make(request)
-    return _show(request, TokenForm(signed_in(request)))
+        return _revoke_token(request) if "revoke" in request.POST else _create_token(request)
+    return _render_tokens(request, TokenForm(signed_in_user_of(request)))
 
 
-def _make(request: HttpRequest) -> HttpResponseBase:
+def _create_token(request: HttpRequest) -> HttpResponseBase:
     # A token outlives the session. A leaked one is revoked at once.
     recent_proof.require(request)
-    user = signed_in(request)
+    user = signed_in_user_of(request)
     form = TokenForm(user, request.POST)
     if not form.is_valid():
-        return _show(request, form)
-    author, now = request_actor.author(request), timezone.now()
-    _, secret = token_acts.make(
-        user, form.cleaned_data["name"], form.chosen, author, lifetime=form.lifetime, now=now
+        return _render_tokens(request, form)
+    actor, now = request_actor.signed_in_actor_of(request), timezone.now()
+    _, secret = token_actions.issue_token(
+        user, form.cleaned_data["name"], form.selected_scopes, actor, lifetime=form.lifetime, now=now
     )
-    return _show(request, TokenForm(user), secret)
+    return _render_tokens(request, TokenForm(user), secret)
 
 
-def _revoke(request: HttpRequest) -> HttpResponseBase:
-    token = get_object_or_404(_visible(signed_in(request)), pk=row_id(request.POST["revoke"]))
-    token_acts.revoke(token, request_actor.author(request), timezone.now())
+def _revoke_token(request: HttpRequest) -> HttpResponseBase:
+    token = get_object_or_404(_visible_tokens(signed_in_user_of(request)), pk=row_id(request.POST["revoke"]))
+    token_actions.revoke_token(token, request_actor.signed_in_actor_of(request), timezone.now())
     messages.success(request, f"The token {token} is revoked.")
     return redirect("tokens")
 
 
-def _show(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpResponseBase:
-    user = signed_in(request)
+def _render_tokens(request: HttpRequest, form: TokenForm, secret: str = "") -> HttpResponseBase:
+    user = signed_in_user_of(request)
     now = timezone.now()
     context = {
         "page": "tokens",
-        "tokens": [presenters.token_row(token, now) for token in _visible(user).select_related("user")],
+        "tokens": [presenters.token_row(token, now) for token in _visible_tokens(user).select_related("user")],
         "form": form,
         "secret": secret,
-        "everybody": _manages_access(user),
+        "everybody": _can_manage_access(user),
     }
     return render(request, "dashboards/tokens.html", context)
 
 
-def _visible(user: User) -> QuerySet[ApiToken]:
-    everybody = _manages_access(user)
-    return ApiToken.objects.all() if everybody else ApiToken.objects.filter(user=user)
+def _visible_tokens(user: User) -> QuerySet[ApiToken]:
+    can_manage = _can_manage_access(user)
+    return ApiToken.objects.all() if can_manage else ApiToken.objects.filter(user=user)
 
 
-def _manages_access(user: User) -> bool:
+def _can_manage_access(user: User) -> bool:
     """Whether `user` manages everybody's access: that concerns every cluster."""
-    return may_write(user, Permission.MANAGE_ACCESS, "")
+    return can_write(user, Permission.MANAGE_ACCESS, "")

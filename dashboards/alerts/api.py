@@ -12,22 +12,22 @@ from ninja import Query, Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
-from dashboards.alerts.presenters import IncidentView, incident_view, next_message, quiet_in
+from dashboards.alerts.presenters import IncidentView, incident_view, next_notification_of, active_silences_in
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSALS, by, caller, known, prove
+from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, caller_of, require_cluster, require_reauthentication
 from dashboards.shared.api.parameters import Body, Parameters
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import refusal_to_write
+from dashboards.shared.permissions import find_write_refusal
 from dashboards.shared.presenters import moment
 from fleet.alerts import incident_actions, store
-from fleet.alerts.incident_actions import ActError, AlreadySilencedError
-from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
+from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
 from fleet.models.access import Permission
-from fleet.models.alerting import Silence, in_cluster
+from fleet.models.alerting import Silence, filter_by_cluster
 from fleet.models.incidents import Incident
-from fleet.vocabulary.incidents import OPEN
+from fleet.vocabulary.incidents import OPEN_STATES
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -123,78 +123,78 @@ class ExtendBody(Body):
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
 
 
-@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSALS})
+@per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSAL_RESPONSES})
 def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
     """List incidents."""
     now = record_reader.current_time()
-    rows = Incident.objects.filter(cluster=known(cluster))
+    rows = Incident.objects.filter(cluster=require_cluster(cluster))
     if filters.state == "open":
-        rows = rows.filter(state__in=OPEN)
+        rows = rows.filter(state__in=OPEN_STATES)
     elif filters.state != "all":
         rows = rows.filter(state=filters.state)
-    return {"cluster": cluster, "incidents": _views(rows[: filters.limit], cluster, now)}
+    return {"cluster": cluster, "incidents": _incident_views(rows[: filters.limit], cluster, now)}
 
 
-@per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSALS})
+@per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSAL_RESPONSES})
 def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
     """Say that you look after an incident."""
-    row = Incident.objects.filter(cluster=known(cluster), pk=_number(number)).first()
+    row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_of(number)).first()
     if row is None:
         raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
     now = record_reader.current_time()
-    incident_actions.acknowledge(row, caller(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
+    incident_actions.acknowledge(row, caller_of(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
-    return _views([row], cluster, now)[0]
+    return _incident_views([row], cluster, now)[0]
 
 
-@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSALS})
+@per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSAL_RESPONSES})
 def silences(request: HttpRequest, cluster: str) -> Any:
     """List silences that have not ended."""
-    rows = in_cluster(Silence.objects.filter(ends_at__gt=record_reader.current_time()), known(cluster))
-    return SilencesAnswer(cluster=cluster, silences=[_silence(row) for row in rows])
+    rows = filter_by_cluster(Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster))
+    return SilencesAnswer(cluster=cluster, silences=[_silence_item(row) for row in rows])
 
 
-@per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSALS})
+@per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSAL_RESPONSES})
 def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     """Keep something quiet for a while."""
-    now, who = record_reader.current_time(), caller(request).get_username()
+    now, username = record_reader.current_time(), caller_of(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
         raise HttpError(400, "There must be no NUL in it.")
-    if body.typed.strip().lower() == EVERYTHING:
+    if body.typed.strip().lower() == CONFIRMATION_WORD:
         _prove_for_everything(request, body.matchers)
     try:
-        starts_at = incident_actions.beginning(body.starts_at, now)
-    except ActError as error:
+        starts_at = incident_actions.starts_at_of(body.starts_at, now)
+    except ActionError as error:
         # The date is one; that it is too late or too soon is a matter of when this is sent.
         raise HttpError(409, f"{error}.".capitalize()) from error
     try:
-        made = incident_actions.silence(
+        silence_row = incident_actions.create_silence(
             body.matchers,
             body.reason,
-            who,
+            username,
             starts_at,
             starts_at + body.hours * 3600,
-            by(request),
-            cluster=known(cluster),
-            typed=body.typed,
+            actor_of(request),
+            cluster=require_cluster(cluster),
+            typed_word=body.typed,
         )
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error
-    except (ActError, MatchError) as error:
+    except (ActionError, MatchError) as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
-    return Status(201, _silence(made))
+    return Status(201, _silence_item(silence_row))
 
 
-@per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+@per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})
 def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
     """End a silence now."""
     row = _silence_row(request, cluster, number)
-    incident_actions.end(row, record_reader.current_time(), by(request))
+    incident_actions.end_silence(row, record_reader.current_time(), actor_of(request))
     row.refresh_from_db()
-    return _silence(row)
+    return _silence_item(row)
 
 
-@per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSALS})
+@per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})
 def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
     """Let a silence last longer."""
     row, now = _silence_row(request, cluster, number), record_reader.current_time()
@@ -202,19 +202,19 @@ def extend_silence(request: HttpRequest, cluster: str, number: int, body: Extend
     if row.ends_at <= now:
         raise HttpError(409, f"The silence {number} has ended: make another.")
     try:
-        incident_actions.extend(row, body.hours * 3600, now, by(request))
-    except ActError as error:
+        incident_actions.extend_silence(row, body.hours * 3600, now, actor_of(request))
+    except ActionError as error:
         raise HttpError(409, f"{error}.".capitalize()) from error
     row.refresh_from_db()
-    return _silence(row)
+    return _silence_item(row)
 
 
 def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
     """Return a silence that the caller may change, or answer 404 or 403."""
-    row = in_cluster(Silence.objects.filter(pk=_number(number)), known(cluster)).first()
+    row = filter_by_cluster(Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)).first()
     if row is None:
         raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
-    if sentence := refusal_to_write(caller(request), Permission.ACT_ON_FLEET, row.cluster):
+    if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):
         raise HttpError(403, sentence)
     return row
 
@@ -222,28 +222,28 @@ def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
 def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
     """Require recent proof from a session before everything is kept quiet. Raises ReauthenticationRequired."""
     try:
-        parsed = parse(matchers)
+        parsed_matchers = parse_matchers(matchers)
     except MatchError as error:
         raise HttpError(400, f"{error}.".capitalize()) from error
-    if is_everything(parsed):
-        prove(request)
+    if matches_everything(parsed_matchers):
+        require_reauthentication(request)
 
 
-def _number(number: int) -> int:
+def _row_id_of(number: int) -> int:
     """What a database takes as a key; 0 for what it does not."""
     return number if 0 < number < 1 << 62 else 0
 
 
-def _views(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
-    rules, tree = store.rules(cluster), store.routes(cluster)
-    quiet = quiet_in(cluster, now)
+def _incident_views(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
+    rules, tree = store.read_rules(cluster), store.read_routes(cluster)
+    active_silences = active_silences_in(cluster, now)
     return [
-        incident_view(row, now, quiet=quiet, coming=next_message(row, rules, now, tree, quiet))
+        incident_view(row, now, active_silences=active_silences, next_notification=next_notification_of(row, rules, now, tree, active_silences))
         for row in rows
     ]
 
 
-def _silence(row: Silence) -> SilenceItem:
+def _silence_item(row: Silence) -> SilenceItem:
     return SilenceItem(
         number=row.pk,
         cluster=row.cluster,

@@ -13,12 +13,12 @@ from dashboards.shared.owners import OwnedForm
 from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import Input
 from fleet.alerts.channels.registry import INPUTS, KINDS
-from fleet.alerts.digest import Period
-from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, parse
+from fleet.alerts.digest import DigestPeriod
+from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, parse_matchers
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.silences import WindowError, zone_of
 from fleet.alerts.store import window_of
-from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, in_cluster
+from fleet.models.alerting import AgentLabel, AlertRule, Channel, MaintenanceWindow, Route, filter_by_cluster
 from fleet.models.sealed_secrets import SealError, seal, unseal
 from fleet.vocabulary.incidents import Severity
 
@@ -28,9 +28,9 @@ _MATCHERS_HELP = (
 )
 
 
-def _matchers(text: str, *, of_routes: bool = False) -> str:
+def _clean_matchers(text: str, *, of_routes: bool = False) -> str:
     try:
-        parse(text, of_routes=of_routes)
+        parse_matchers(text, of_routes=of_routes)
     except MatchError as error:
         raise ValidationError(f"{error}.".capitalize()) from error
     return text.strip()
@@ -66,10 +66,10 @@ class RuleForm(OwnedForm):
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
         # 300 seconds, not 300.0.
-        for name, value in self.initial.items():
-            if isinstance(value, float) and value.is_integer():
-                self.initial[name] = int(value)
-        if self.instance.builtin or _overrides(self.instance):
+        for name, initial_value in self.initial.items():
+            if isinstance(initial_value, float) and initial_value.is_integer():
+                self.initial[name] = int(initial_value)
+        if self.instance.builtin or _is_override(self.instance):
             # What it is called and looks at is how it is found again.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
 
@@ -77,11 +77,11 @@ class RuleForm(OwnedForm):
     def save(self, commit: bool = True) -> AlertRule:
         """Keep it, the share as a fraction."""
         self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
-        saved: AlertRule = super().save(commit)
-        return saved
+        rule: AlertRule = super().save(commit)
+        return rule
 
 
-def _overrides(rule: AlertRule) -> bool:
+def _is_override(rule: AlertRule) -> bool:
     """Whether a rule of a cluster takes the place of one of the installation."""
     return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
 
@@ -112,20 +112,20 @@ class SilenceForm(forms.Form):
     reason = forms.CharField(max_length=500, help_text="Somebody will read it at three in the morning.")
     typed = forms.CharField(
         required=False,
-        label=f"Type “{EVERYTHING}” to silence everything",
+        label=f"Type “{CONFIRMATION_WORD}” to silence everything",
         help_text="Only needed when nothing is left out.",
     )
 
     def clean_matchers(self) -> str:
         """Read them as they will be read."""
-        return _matchers(str(self.cleaned_data["matchers"]))
+        return _clean_matchers(str(self.cleaned_data["matchers"]))
 
 
 class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
     """Quiet that recurs."""
 
     hours = forms.FloatField(min_value=0.05, max_value=36, initial=2, label="For hours")
-    typed = forms.CharField(required=False, label=f"Type “{EVERYTHING}” if it matches everything")
+    typed = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” if it matches everything")
 
     class Meta:
         model = MaintenanceWindow
@@ -143,29 +143,29 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
 
     def clean_matchers(self) -> str:
         """Read them as they will be read."""
-        return _matchers(str(self.cleaned_data["matchers"]))
+        return _clean_matchers(str(self.cleaned_data["matchers"]))
 
     @override
     def clean(self) -> dict[str, Any]:
         """Refuse a window that cannot be, and one of everything that is not meant."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
         if self.errors:
-            return cleaned
+            return cleaned_data
         if (
-            is_everything(parse(cleaned["matchers"]))
-            and cleaned.get("typed", "").strip().lower() != EVERYTHING
+            matches_everything(parse_matchers(cleaned_data["matchers"]))
+            and cleaned_data.get("typed", "").strip().lower() != CONFIRMATION_WORD
         ):
             raise ValidationError(
-                f"This keeps everything quiet: type the word {EVERYTHING} if that is meant."
+                f"This keeps everything quiet: type the word {CONFIRMATION_WORD} if that is meant."
             )
-        self.instance.length = timedelta(hours=cleaned["hours"])
+        self.instance.length = timedelta(hours=cleaned_data["hours"])
         for name in ("name", "matchers", "rule", "first_day", "starts", "zone"):
-            setattr(self.instance, name, cleaned[name])
+            setattr(self.instance, name, cleaned_data[name])
         try:
             window_of(self.instance).check()
         except WindowError as error:
             raise ValidationError(f"{error}.".capitalize()) from error
-        return cleaned
+        return cleaned_data
 
 
 class ChannelForm(OwnedForm):
@@ -173,9 +173,9 @@ class ChannelForm(OwnedForm):
 
     kind = forms.ChoiceField(choices=[(slug, slug) for slug in KINDS])
     digest = forms.ChoiceField(
-        choices=[("", "never"), *((period.value, period.value) for period in Period)],
+        choices=[("", "never"), *((period.value, period.value) for period in DigestPeriod)],
         required=False,
-        initial=Period.WEEKLY.value,
+        initial=DigestPeriod.WEEKLY.value,
         label="Digest",
         help_text="What happened, and what is not worth a message of its own; at 08:00 UTC, weekly on Mondays.",
     )
@@ -195,18 +195,18 @@ class ChannelForm(OwnedForm):
     def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         row = self.instance
-        self._opened = _unsealed(row.secrets)
+        self._stored_secrets = _unseal_or_empty(row.secrets)
         self.fields |= {entry.name: _input_field(entry) for entry in INPUTS}
         # Validating the form writes the new kind into the instance.
-        self._kind_before, self._origin_before = row.kind, ""
+        self._previous_kind, self._previous_origin = row.kind, ""
         if row.kind in KINDS:
-            self._origin_before = KINDS[row.kind].origin(row.config | self._opened)
+            self._previous_origin = KINDS[row.kind].origin(row.config | self._stored_secrets)
             for field in KINDS[row.kind].fields:
-                shown = self.fields[field.input.name]
-                shown.initial = None if field.is_secret else row.config.get(field.key)
-                whole = "" if field.input.is_hidden else "all of it "
-                if field.is_secret and field.key in self._opened:
-                    shown.widget.attrs["placeholder"] = f"kept; type {whole}to replace"
+                form_field = self.fields[field.input.name]
+                form_field.initial = None if field.is_secret else row.config.get(field.key)
+                extent_text = "" if field.input.is_hidden else "all of it "
+                if field.is_secret and field.key in self._stored_secrets:
+                    form_field.widget.attrs["placeholder"] = f"kept; type {extent_text}to replace"
         self.fields["allow_private"].disabled = not may_allow_private
         names = (entry.name for entry in INPUTS)
         self.order_fields(["name", "cluster", "kind", *names, "enabled", "send_resolved", "digest"])
@@ -214,39 +214,39 @@ class ChannelForm(OwnedForm):
     @override
     def clean(self) -> dict[str, Any]:
         """Refuse values with which the kind cannot send, and drop what was given for another origin."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        kind = KINDS.get(cleaned.get("kind", ""))
+        cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
+        kind = KINDS.get(cleaned_data.get("kind", ""))
         if kind is None:
-            return cleaned
-        typed = {field.key: cleaned.get(field.input.name, "") for field in kind.fields}
-        is_same_kind = kind.slug == self._kind_before
-        kept = self._opened if is_same_kind else {}
-        self._values = {key: value or kept.get(key, "") for key, value in typed.items()}
-        origin = kind.origin(self._values)
-        if origin and not (is_same_kind and origin == self._origin_before):
-            self._values = typed
+            return cleaned_data
+        entered_values = {field.key: cleaned_data.get(field.input.name, "") for field in kind.fields}
+        is_same_kind = kind.slug == self._previous_kind
+        stored_secrets = self._stored_secrets if is_same_kind else {}
+        self._field_values = {key: field_value or stored_secrets.get(key, "") for key, field_value in entered_values.items()}
+        origin = kind.origin(self._field_values)
+        if origin and not (is_same_kind and origin == self._previous_origin):
+            self._field_values = entered_values
             if self.fields["allow_private"].disabled:
-                cleaned["allow_private"] = False
+                cleaned_data["allow_private"] = False
         for field in kind.fields:
-            if field.is_required and not self._values[field.key]:
+            if field.is_required and not self._field_values[field.key]:
                 self.add_error(field.input.name, f"A channel of kind {kind.slug} needs it.")
             try:
-                if typed[field.key]:
-                    field.check(typed[field.key])
+                if entered_values[field.key]:
+                    field.check(entered_values[field.key])
             except SendError as error:
                 self.add_error(field.input.name, f"{error}.".capitalize())
         if not kind.is_read:
             # Nobody reads there: it would be an alert that never ends.
-            cleaned["digest"] = ""
-        return cleaned
+            cleaned_data["digest"] = ""
+        return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Channel:
         """Store the values, secret ones sealed."""
-        self.instance.config, secrets = KINDS[self.cleaned_data["kind"]].stored(self._values)
+        self.instance.config, secrets = KINDS[self.cleaned_data["kind"]].split_secrets(self._field_values)
         self.instance.secrets = seal(secrets) if secrets else ""
-        saved: Channel = super().save(commit)
-        return saved
+        channel: Channel = super().save(commit)
+        return channel
 
 
 def _input_field(entry: Input) -> forms.CharField:
@@ -260,7 +260,7 @@ def _input_field(entry: Input) -> forms.CharField:
     return forms.CharField(required=False, label=entry.label, help_text=text, widget=widget)
 
 
-def _unsealed(secrets: str) -> dict[str, str]:
+def _unseal_or_empty(secrets: str) -> dict[str, str]:
     try:
         return unseal(secrets)
     except SealError:
@@ -312,41 +312,41 @@ class RouteForm(OwnedForm):
         ):
             field = self.fields[name]
             assert isinstance(field, forms.ModelChoiceField), "a foreign key, or many"
-            field.queryset = in_cluster(rows, self.reach)
+            field.queryset = filter_by_cluster(rows, self.reach)
 
     def clean_matchers(self) -> str:
         """Read them as they will be read."""
-        return _matchers(str(self.cleaned_data["matchers"]), of_routes=True)
+        return _clean_matchers(str(self.cleaned_data["matchers"]), of_routes=True)
 
     @override
     def clean(self) -> dict[str, Any]:
         """Refuse half of quiet hours, zones that are none, a tree that bites its tail, and what others own."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if (cleaned.get("quiet_from") is None) != (cleaned.get("quiet_until") is None):
+        cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
+        if (cleaned_data.get("quiet_from") is None) != (cleaned_data.get("quiet_until") is None):
             raise ValidationError("Quiet hours have a beginning and an end.")
         try:
-            zone_of(cleaned.get("quiet_zone") or "UTC")
+            zone_of(cleaned_data.get("quiet_zone") or "UTC")
         except WindowError as error:
             self.add_error("quiet_zone", f"{error}.".capitalize())
-        above = cleaned.get("parent")
-        owners = {"", cleaned.get("cluster", "")}
-        if above is not None and above.cluster not in owners:
+        parent_route = cleaned_data.get("parent")
+        owners = {"", cleaned_data.get("cluster", "")}
+        if parent_route is not None and parent_route.cluster not in owners:
             self.add_error("parent", "A route of the whole installation stands below none of a cluster.")
         for name in ("channels", "escalate_to"):
-            if {row.cluster for row in cleaned.get(name, ())} - owners:
+            if {row.cluster for row in cleaned_data.get(name, ())} - owners:
                 self.add_error(
                     name, "A route of the whole installation leads to channels of the installation only."
                 )
-        while above is not None:
-            if above.pk == self.instance.pk:
+        while parent_route is not None:
+            if parent_route.pk == self.instance.pk:
                 raise ValidationError("A route cannot stand below itself.")
-            above = above.parent
-        return cleaned
+            parent_route = parent_route.parent
+        return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Route:
         """Keep it, times in seconds."""
         minutes = self.cleaned_data.get("escalate_minutes")
         self.instance.escalate_after = None if minutes is None else minutes * 60
-        saved: Route = super().save(commit)
-        return saved
+        route: Route = super().save(commit)
+        return route

@@ -19,16 +19,16 @@ from fleet.vocabulary.verdicts import Reason, State
 #: Rows and columns of the heat map: 800 cells at most.
 _ROWS, _COLUMNS = 40, 20
 #: Values of one column of the ribbons by themselves; the rest are "others". And ribbons in all.
-_VALUES = 6
+_MAX_FACT_VALUES = 6
 _RIBBONS = 400
 #: Combinations that are said in words.
-_SAID = 10
-_OTHERS = "others"
+_MAX_LISTED = 10
+_OTHERS_LABEL = "others"
 
 Indices = npt.NDArray[np.intp]
 
 
-def pictures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
+def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     """Both pictures of the agents at `indices`, as JSON; None when it harms nobody.
 
     `crossing`: home proxies x auths, in percent; `ribbons`: plotly's parcats. `table` and `said` are their words.
@@ -36,7 +36,7 @@ def pictures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     if not len(indices):
         return None
     return {
-        "crossing": _crossing(table, indices),
+        "crossing": _heat_map(table, indices),
         "ribbons": _ribbons(table, indices),
         # Two stops: amber for at risk, red for stranded.
         "colours": {
@@ -46,62 +46,62 @@ def pictures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
     }
 
 
-def _crossing(table: FleetTable, indices: Indices) -> dict[str, Any]:
+def _heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
     """Per home proxy and auth: how many agents, and how many of them this harms."""
     states = table.verdicts["state"]
-    known = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
-    harmed = _pairs(table, indices)
-    of = _pairs(table, known)
-    rows, columns = (_most(harmed, of, place) for place in (0, 1))
+    counted_agents = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
+    affected_pairs = _count_pairs(table, indices)
+    all_pairs = _count_pairs(table, counted_agents)
+    rows, columns = (_order_by_affected(affected_pairs, all_pairs, position) for position in (0, 1))
     shown_rows, shown_columns = rows[:_ROWS], columns[:_COLUMNS]
-    counts = [[(harmed[row, column], of[row, column]) for column in shown_columns] for row in shown_rows]
-    text = [[f"{some} of {every}" if every else "" for some, every in line] for line in counts]
-    names = [_name(table, row) for row in shown_rows]
+    counts = [[(affected_pairs[row, column], all_pairs[row, column]) for column in shown_columns] for row in shown_rows]
+    text = [[f"{affected_count} of {total_count}" if total_count else "" for affected_count, total_count in line] for line in counts]
+    names = [_instance_name(table, row) for row in shown_rows]
     return {
         "rows": names,
-        "columns": [_name(table, column) for column in shown_columns],
-        "z": [[round(100 * some / every, 1) if every else None for some, every in line] for line in counts],
+        "columns": [_instance_name(table, column) for column in shown_columns],
+        "z": [[round(100 * affected_count / total_count, 1) if total_count else None for affected_count, total_count in line] for line in counts],
         "text": text,
         "table": [{"name": name, "cells": cells} for name, cells in zip(names, text, strict=True)],
         "left_out": len(rows) - len(shown_rows) + len(columns) - len(shown_columns),
     }
 
 
-def _pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]]:
+def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]]:
     """How many of these agents have each home proxy and auth."""
     homes = table.memory["home"][indices].astype(np.int64)
     auths = table.memory["last_auth"][indices].astype(np.int64)
-    found, counts = np.unique(homes << 16 | auths, return_counts=True)
-    pairs = zip(found.tolist(), counts.tolist(), strict=True)
+    pair_codes, counts = np.unique(homes << 16 | auths, return_counts=True)
+    pairs = zip(pair_codes.tolist(), counts.tolist(), strict=True)
     return Counter({(pair >> 16, pair & 0xFFFF): count for pair, count in pairs})
 
 
-def _most(harmed: Counter[tuple[int, int]], of: Counter[tuple[int, int]], place: int) -> list[int]:
+def _order_by_affected(affected_pairs: Counter[tuple[int, int]], all_pairs: Counter[tuple[int, int]], position: int) -> list[int]:
     """The instances at one place of the pairs, those with most harmed agents first."""
     sums: Counter[int] = Counter()
-    for pair, count in harmed.items():
-        sums[pair[place]] += count
-    return sorted({pair[place] for pair in of}, key=lambda index: (-sums[index], index))
+    for pair, count in affected_pairs.items():
+        sums[pair[position]] += count
+    return sorted({pair[position] for pair in all_pairs}, key=lambda index: (-sums[index], index))
 
 
 def _ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
     """What they have in common: one dimension a fact, one ribbon a combination of facts, the widest first."""
     facts, counts = _facts(table, indices)
-    combined: Counter[tuple[str, ...]] = Counter()
-    for values, count in zip(
-        zip(*(_grouped(one, counts) for one in facts.values()), strict=True), counts, strict=True
+    combination_counts: Counter[tuple[str, ...]] = Counter()
+    for combination, count in zip(
+        zip(*(_group_rare_values(fact_values, counts) for fact_values in facts.values()), strict=True), counts, strict=True
     ):
-        combined[values] += count
-    shown = combined.most_common(_RIBBONS)
+        combination_counts[combination] += count
+    top_combinations = combination_counts.most_common(_RIBBONS)
     return {
         "dimensions": [
-            {"label": title, "values": [values[place] for values, _ in shown]}
-            for place, title in enumerate(facts)
+            {"label": title, "values": [combination[position] for combination, _ in top_combinations]}
+            for position, title in enumerate(facts)
         ],
-        "counts": [count for _, count in shown],
-        "stranded": [int(values[0] == State.STRANDED.label) for values, _ in shown],
-        "said": [{"count": count, "what": ", ".join(values)} for values, count in shown[:_SAID]],
-        "more": max(0, len(combined) - _SAID),
+        "counts": [count for _, count in top_combinations],
+        "stranded": [int(combination[0] == State.STRANDED.label) for combination, _ in top_combinations],
+        "said": [{"count": count, "what": ", ".join(combination)} for combination, count in top_combinations[:_MAX_LISTED]],
+        "more": max(0, len(combination_counts) - _MAX_LISTED),
     }
 
 
@@ -109,22 +109,22 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
     """By title what each combination has, and how many agents have it. Facts that no instance tells are left out."""
     verdicts, memory = table.verdicts[indices], table.memory[indices]
     # One number per agent, so that names are looked up once per combination and not once per agent.
-    packed = (
+    packed_facts = (
         verdicts["state"].astype(np.int64) << 40 | (verdicts["packed"] & REASON_BITS).astype(np.int64) << 32
     )
-    packed |= memory["home"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
-    found, counts = np.unique(packed, return_counts=True)
-    combinations: list[int] = found.tolist()
-    homes = [one >> 16 & 0xFFFF for one in combinations]
+    packed_facts |= memory["home"].astype(np.int64) << 16 | memory["last_auth"].astype(np.int64)
+    distinct_codes, counts = np.unique(packed_facts, return_counts=True)
+    combinations: list[int] = distinct_codes.tolist()
+    homes = [combination >> 16 & 0xFFFF for combination in combinations]
     facts = {
-        "Verdict": [State(one >> 40).label for one in combinations],
-        "Reason": [Reason(one >> 32 & REASON_BITS).slug for one in combinations],
-        "Home proxy": [_name(table, home) for home in homes],
-        "Auth": [_name(table, one & 0xFFFF) for one in combinations],
+        "Verdict": [State(combination >> 40).label for combination in combinations],
+        "Reason": [Reason(combination >> 32 & REASON_BITS).slug for combination in combinations],
+        "Home proxy": [_instance_name(table, home) for home in homes],
+        "Auth": [_instance_name(table, combination & 0xFFFF) for combination in combinations],
     }
-    groups = [_of_home(table, home, "group") for home in homes]
-    regions = [_of_home(table, home, "region") for home in homes]
-    versions = [_of_home(table, home, "version") for home in homes]
+    groups = [_home_fact(table, home, "group") for home in homes]
+    regions = [_home_fact(table, home, "region") for home in homes]
+    versions = [_home_fact(table, home, "version") for home in homes]
     if any(groups):
         facts["Proxy group"] = [group or "none" for group in groups]
     if any(regions):
@@ -134,20 +134,20 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
     return facts, counts.tolist()
 
 
-def _of_home(table: FleetTable, home: int, fact: str) -> str:
+def _home_fact(table: FleetTable, home: int, fact: str) -> str:
     view: InstanceView | None = table.instances.get(home)
     return "" if view is None else str(getattr(view.facts, fact))
 
 
-def _grouped(values: Sequence[str], counts: Sequence[int]) -> list[str]:
+def _group_rare_values(fact_values: Sequence[str], counts: Sequence[int]) -> list[str]:
     """The most frequent values, and `others`."""
     sums: Counter[str] = Counter()
-    for value, count in zip(values, counts, strict=True):
-        sums[value] += count
-    most = {value for value, _ in sums.most_common(_VALUES)}
-    return [value if value in most else _OTHERS for value in values]
+    for fact_value, count in zip(fact_values, counts, strict=True):
+        sums[fact_value] += count
+    frequent_values = {fact_value for fact_value, _ in sums.most_common(_MAX_FACT_VALUES)}
+    return [fact_value if fact_value in frequent_values else _OTHERS_LABEL for fact_value in fact_values]
 
 
-def _name(table: FleetTable, index: int) -> str:
+def _instance_name(table: FleetTable, index: int) -> str:
     view = table.instances.get(index)
     return "none" if index == NO_INSTANCE or view is None else view.facts.name

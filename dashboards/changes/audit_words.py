@@ -37,11 +37,11 @@ _VERBS = {
 }
 #: Actions after which agents or instances may fare otherwise, by the first word. All else (channels, silences,
 #: tokens, what somebody sent from a page) concerns the console alone.
-OF_THE_FLEET = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
+FLEET_ACTION_SUBJECTS = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ValueDifference:
     """One value that an act changed."""
 
     key: str
@@ -50,48 +50,48 @@ class Difference:
     after: str
 
 
-def action_words(action: str) -> str:
+def describe_action(action: str) -> str:
     """Return an action in words: `retire agent`, `silence incident (on its page)`."""
     first, _, rest = action.partition(".")
     if first in ("page", "api"):
         subject, _, verb = rest.partition(".")
-        phrase = f"{_verb(verb) if verb else 'submit'} {_subject(subject)}"
+        phrase = f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)}"
         return f"{phrase} ({'on its page' if first == 'page' else 'by the API'})"
     if not rest:
-        return _subject(first)
+        return _subject_text_of(first)
     if rest in LOGGED_STATES:
-        return f"{_subject(first)}: {rest}"
-    return f"{_verb(rest)} {_subject(first)}"
+        return f"{_subject_text_of(first)}: {rest}"
+    return f"{_verb_text_of(rest)} {_subject_text_of(first)}"
 
 
-def differences(before: Any, after: Any) -> list[Difference]:
+def differences(before: Any, after: Any) -> list[ValueDifference]:
     """Return what differs between two documents of the log, by path; all of it where there is only one."""
-    old, new = _flat(before), _flat(after)
+    old, new = _flatten(before), _flatten(after)
     return [
-        Difference(key, old.get(key, ""), new.get(key, ""))
+        ValueDifference(key, old.get(key, ""), new.get(key, ""))
         for key in dict.fromkeys([*old, *new])
         if old.get(key) != new.get(key)
     ]
 
 
-def _subject(word: str) -> str:
-    return _SUBJECTS.get(word, word.replace("-", " "))
+def _subject_text_of(noun: str) -> str:
+    return _SUBJECTS.get(noun, noun.replace("-", " "))
 
 
-def _verb(word: str) -> str:
-    return _VERBS.get(word, word.replace("-", " "))
+def _verb_text_of(action_word: str) -> str:
+    return _VERBS.get(action_word, action_word.replace("-", " "))
 
 
-def _flat(value: Any, path: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping):
-        flat: dict[str, str] = {}
-        for key, inner in value.items():
-            flat |= _flat(inner, f"{path}.{key}" if path else str(key))
-        return flat
-    return {} if value is None else {path or "value": _words(value)}
+def _flatten(document: Any, path: str = "") -> dict[str, str]:
+    if isinstance(document, Mapping):
+        texts: dict[str, str] = {}
+        for key, child in document.items():
+            texts |= _flatten(child, f"{path}.{key}" if path else str(key))
+        return texts
+    return {} if document is None else {path or "value": _format_scalar(document)}
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else json.dumps(value)
+def _format_scalar(scalar: Any) -> str:
+    if isinstance(scalar, bool):
+        return "yes" if scalar else "no"
+    return scalar if isinstance(scalar, str) else json.dumps(scalar)

@@ -6,23 +6,23 @@ import random
 from collections.abc import Mapping
 from datetime import datetime
 
-from dashboards.changes.target_agents import chosen
+from dashboards.changes.target_agents import select_campaign_targets
 from dashboards.shared import record_reader
-from fleet.audit import By
-from fleet.changes import Refused, engine
+from fleet.audit import RequestActor
+from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns import campaigns
 from fleet.models.changes import Change
-from fleet.vocabulary import campaigns as campaign
+from fleet.vocabulary import campaigns as campaign_rules
 from fleet.vocabulary.changes import ChangeKind
 
 
-def plan(cluster: str, given: Mapping[str, str], pace: Mapping[str, object], by: By, now: datetime) -> Change:
+def plan_campaign(cluster: str, filters: Mapping[str, str], raw_settings: Mapping[str, object], actor: RequestActor, now: datetime) -> Change:
     """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, StateError."""
     table = record_reader.reader().table(cluster, record_reader.current_time())
-    read = campaign.read_pace(pace)
-    with engine.plan_attempt(ChangeKind.RECONNECT, cluster, by, now):
-        if read.problems:
-            raise Refused(
-                "; ".join(f"{name}: {why}" for name, why in read.problems.items()), dict(read.problems)
+    parsed_settings = campaign_rules.parse_campaign_settings(raw_settings)
+    with engine.record_refused_plan(ChangeKind.RECONNECT, cluster, actor, now):
+        if parsed_settings.problems:
+            raise ChangeRefusedError(
+                "; ".join(f"{name}: {reason}" for name, reason in parsed_settings.problems.items()), dict(parsed_settings.problems)
             )
-        return campaigns.plan(cluster, table, chosen(table, given), read.pace, by, now, random.shuffle)
+        return campaigns.plan_campaign(cluster, table, select_campaign_targets(table, filters), parsed_settings.settings, actor, now, random.shuffle)

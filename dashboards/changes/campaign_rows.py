@@ -13,21 +13,21 @@ from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.vocabulary import campaigns as campaign
-from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary import campaigns as campaign_rules
+from fleet.vocabulary.campaigns import CampaignAgentState
 
 #: Agents on the page of a campaign, those something happened to last; all of them are in the API.
-_PAGE = 50
-_TABS = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED, AgentState.ASKED)
+_PAGE_SIZE = 50
+_TAB_STATES = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED, CampaignAgentState.ASKED)
 
 
-def results(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
+def find_agent_rows(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
     """Agents of a campaign, those something happened to first."""
     rows = change.campaign_agents.all()
-    return rows.filter(state=state) if state else rows.exclude(state=AgentState.WAITING.value)
+    return rows.filter(state=state) if state else rows.exclude(state=CampaignAgentState.WAITING.value)
 
 
-def agent_result(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
+def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
     """One agent of a campaign."""
     return {
         "id": row.agent_id,
@@ -42,34 +42,34 @@ def agent_result(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-def campaign_page(change: Change, state: str, now: float) -> dict[str, Any]:
+def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
     """A campaign: how far it is, its pace, and its agents, all or those of one state."""
-    found, names = campaigns.described(change, now), change_rows.instance_names(change)
-    total = max(found["total"], 1)
-    x, parts = 0.0, []
-    for part in (*_TABS, AgentState.DUE):
-        width = 100 * found[part] / total
-        parts.append({"name": part.value, "x": round(x, 3), "w": round(width, 3)})
-        x += width
-    eta, counts = found["eta"], {**found, AgentState.ASKED.value: found["asked"] + found["due"]}
-    rows = results(change, state if state in set(map(str, AgentState)) else "").order_by(
+    progress, names = campaigns.describe_progress(change, now), change_rows.instance_names_of(change)
+    total = max(progress["total"], 1)
+    offset, bar_parts = 0.0, []
+    for bar_state in (*_TAB_STATES, CampaignAgentState.DUE):
+        width = 100 * progress[bar_state] / total
+        bar_parts.append({"name": bar_state.value, "x": round(offset, 3), "w": round(width, 3)})
+        offset += width
+    eta, counts = progress["eta"], {**progress, CampaignAgentState.ASKED.value: progress["asked"] + progress["due"]}
+    rows = find_agent_rows(change, state if state in set(map(str, CampaignAgentState)) else "").order_by(
         F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
     )
-    pace = campaigns.pace_of(change)
+    settings = campaigns.settings_of(change)
     return {
-        **found,
-        "connection": change.parameters.get("connection", campaign.Connection.TUNNEL.value),
-        "parts": parts,
+        **progress,
+        "connection": change.parameters.get("connection", campaign_rules.ConnectionKind.TUNNEL.value),
+        "parts": bar_parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",
-        "rows": [agent_result(row, names) for row in rows[:_PAGE]],
-        "more": max(rows.count() - _PAGE, 0),
+        "rows": [agent_result_of(row, names) for row in rows[:_PAGE_SIZE]],
+        "more": max(rows.count() - _PAGE_SIZE, 0),
         "state": state,
-        "tabs": [("", "All"), *((one.value, one.label) for one in _TABS)],
-        "figures": [(one, counts[one]) for one in _TABS],
-        "reasons": campaigns.skipped_by_reason(change),
-        "pace": [(label, f"{asdict(pace)[name]:,} {unit}".strip()) for name, (_, _, label, unit) in
-                 campaign.RANGES.items()],
-        "window": "" if pace.window_from == pace.window_to else
-        f"{campaign.clock_of(pace.window_from)} to {campaign.clock_of(pace.window_to)} UTC",
+        "tabs": [("", "All"), *((state_tab.value, state_tab.label) for state_tab in _TAB_STATES)],
+        "figures": [(state_tab, counts[state_tab]) for state_tab in _TAB_STATES],
+        "reasons": campaigns.count_by_skip_reason(change),
+        "pace": [(label, f"{asdict(settings)[name]:,} {unit}".strip()) for name, (_, _, label, unit) in
+                 campaign_rules.RANGES.items()],
+        "window": "" if settings.window_from == settings.window_to else
+        f"{campaign_rules.format_time_of_day(settings.window_from)} to {campaign_rules.format_time_of_day(settings.window_to)} UTC",
         "seconds_said": durations.format_seconds(round(change.plan.get("seconds", 0))),
     }  # fmt: skip

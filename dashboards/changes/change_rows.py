@@ -20,7 +20,7 @@ AUDIT_COLUMNS = (
     "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
 )  # fmt: skip
 #: Columns that are called otherwise in the database.
-_RENAMED = {"kind": "actor_kind", "change": "change_id"}
+_DATABASE_COLUMNS = {"kind": "actor_kind", "change": "change_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,143 +49,143 @@ def config_of(document: Any) -> NetworkingConfig:
     return rules.with_defaults(config_yaml.from_document(document, strict=False).config)
 
 
-def diff(before: Any, after: Any) -> list[DiffRow]:
+def diff_rows_of(before: Any, after: Any) -> list[DiffRow]:
     """The fields in which two documents differ."""
-    found = rules.differences(config_of(before), config_of(after))
-    return [DiffRow(field.key, shown(field, old), shown(field, new)) for field, old, new in found]
+    differences = rules.differences(config_of(before), config_of(after))
+    return [DiffRow(field.key, format_field_value(field, old), format_field_value(field, new)) for field, old, new in differences]
 
 
-def three_way(base: NetworkingConfig, theirs: NetworkingConfig, mine: NetworkingConfig) -> list[ThreeWayRow]:
+def three_way_rows_of(base_config: NetworkingConfig, stored_config: NetworkingConfig, own_config: NetworkingConfig) -> list[ThreeWayRow]:
     """All fields that either changed."""
-    base, theirs, mine = (rules.with_defaults(one) for one in (base, theirs, mine))
-    _, clashing = rules.rebase(base, mine, theirs)
+    base_config, stored_config, own_config = (rules.with_defaults(config) for config in (base_config, stored_config, own_config))
+    _, conflicts = rules.rebase(base_config, own_config, stored_config)
     return [
         ThreeWayRow(
             field.key,
-            shown(field, base.value_of(field)),
-            shown(field, theirs.value_of(field)),
-            shown(field, mine.value_of(field)),
-            clash=field in clashing,
+            format_field_value(field, base_config.value_of(field)),
+            format_field_value(field, stored_config.value_of(field)),
+            format_field_value(field, own_config.value_of(field)),
+            clash=field in conflicts,
         )
         for field in FIELDS
-        if len({base.value_of(field), theirs.value_of(field), mine.value_of(field)}) > 1
+        if len({base_config.value_of(field), stored_config.value_of(field), own_config.value_of(field)}) > 1
     ]
 
 
-def shown(field: ConfigField, value: FieldValue) -> str:
+def format_field_value(field: ConfigField, field_value: FieldValue) -> str:
     """A value for a person; what 0 means is said."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if value in (0, ""):
+    if isinstance(field_value, bool):
+        return "on" if field_value else "off"
+    if field_value in (0, ""):
         return field.zero or "empty"
-    return str(rules.format_value(field, value))
+    return str(rules.format_value(field, field_value))
 
 
-def closing(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     """The foreseen closings in words; None when the plan is not about tunnels."""
-    said = plan.get("closing")
-    if said is None:
+    closing_plan = plan.get("closing")
+    if closing_plan is None:
         return None
-    counted = networking_plan.counted
-    end = max((step["latest"] for step in said["steps"]), default=0) or 1.0
+    format_count = networking_plan.format_count
+    end_seconds = max((step["latest"] for step in closing_plan["steps"]), default=0) or 1.0
     steps = [
         {
             "nth": step["nth"],
             "tunnels": step["tunnels"],
             "earliest": durations.format_seconds(step["earliest"]),
             "latest": durations.format_seconds(step["latest"]),
-            "x": round(100 * step["earliest"] / end, 1),
-            "w": max(round(100 * (step["latest"] - step["earliest"]) / end, 1), 1.0),
+            "x": round(100 * step["earliest"] / end_seconds, 1),
+            "w": max(round(100 * (step["latest"] - step["earliest"]) / end_seconds, 1), 1.0),
         }
-        for step in said["steps"]
+        for step in closing_plan["steps"]
     ]
     proxies = [
         {
             **proxy,
-            "after": networking_plan.said(proxy["after"]),
-            "loses": _loses(proxy),
-            "gains": _counts(proxy.get("dials", (0, 0))),
+            "after": networking_plan.format_range(proxy["after"]),
+            "loses": _format_losses(proxy),
+            "gains": _format_counts(proxy.get("dials", (0, 0))),
         }
-        for proxy in said["proxies"]
+        for proxy in closing_plan["proxies"]
     ]
     return {
-        **said,
-        "closes_said": counted(said["closes"], "tunnel"),
-        "agents_said": counted(said["agents"], "agent"),
-        "excess_said": networking_plan.said(said["excess"]),
-        "expired_said": networking_plan.said(said["expired"]),
-        "carrying_said": networking_plan.said(said["carrying"]),
-        "tunnels_after_said": networking_plan.said(said.get("tunnels_after", (0, 0))),
+        **closing_plan,
+        "closes_said": format_count(closing_plan["closes"], "tunnel"),
+        "agents_said": format_count(closing_plan["agents"], "agent"),
+        "excess_said": networking_plan.format_range(closing_plan["excess"]),
+        "expired_said": networking_plan.format_range(closing_plan["expired"]),
+        "carrying_said": networking_plan.format_range(closing_plan["carrying"]),
+        "tunnels_after_said": networking_plan.format_range(closing_plan.get("tunnels_after", (0, 0))),
         "steps": steps,
         "proxies": proxies,
     }
 
 
-def _loses(proxy: Mapping[str, Any]) -> str:
+def _format_losses(proxy: Mapping[str, Any]) -> str:
     low, high = proxy["after"]
     # Plans of before they counted what is dialled have only the tunnels that are left.
-    return _counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
+    return _format_counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
 
 
-def _counts(numbers: Sequence[int]) -> str:
-    return networking_plan.said(numbers) if numbers[1] else ""
+def _format_counts(numbers: Sequence[int]) -> str:
+    return networking_plan.format_range(numbers) if numbers[1] else ""
 
 
-def audit_cells(entry: AuditEntry, dump: Any) -> list[str]:
+def audit_cells_of(entry: AuditEntry, dump_json: Any) -> list[str]:
     """An entry as CSV cells, in the order of AUDIT_COLUMNS; `dump` writes JSON."""
-    item = audit_item(entry)
+    audit_row = audit_item_of(entry)
     return [
-        cell("" if value is None else value if isinstance(value, str) else dump(value))
-        for value in (item[column] for column in AUDIT_COLUMNS)
+        cell("" if column_value is None else column_value if isinstance(column_value, str) else dump_json(column_value))
+        for column_value in (audit_row[column] for column in AUDIT_COLUMNS)
     ]
 
 
-def audit_item(entry: AuditEntry) -> dict[str, Any]:
+def audit_item_of(entry: AuditEntry) -> dict[str, Any]:
     """An entry for programs."""
-    item = {column: getattr(entry, _RENAMED.get(column, column)) for column in AUDIT_COLUMNS}
-    return item | {"at": entry.at.isoformat()}
+    audit_row = {column: getattr(entry, _DATABASE_COLUMNS.get(column, column)) for column in AUDIT_COLUMNS}
+    return audit_row | {"at": entry.at.isoformat()}
 
 
-def outcome(change: Change) -> dict[str, Any] | None:
+def outcome_context_of(change: Change) -> dict[str, Any] | None:
     """What happened beside what was foreseen; None while there is nothing to say."""
     if not change.outcome:
         return None
-    said = change.outcome
-    difference = said.get("difference", 0)
+    change_outcome = change.outcome
+    difference = change_outcome.get("difference", 0)
     return {
-        "closed": said["closed"],
-        "foreseen": networking_plan.said(said["foreseen"]),
-        "gone": said["gone"],
+        "closed": change_outcome["closed"],
+        "foreseen": networking_plan.format_range(change_outcome["foreseen"]),
+        "gone": change_outcome["gone"],
         "more": max(difference, 0),
         "fewer": -min(difference, 0),
-        "dialled": said.get("dialled", 0),
-        "to_dial": said.get("to_dial", 0),
-        "curve": [(durations.format_seconds(round(at)), closed) for at, closed in said.get("curve", ())],
+        "dialled": change_outcome.get("dialled", 0),
+        "to_dial": change_outcome.get("to_dial", 0),
+        "curve": [(durations.format_seconds(round(at)), closed_count) for at, closed_count in change_outcome.get("curve", ())],
     }
 
 
-def instance_names(change: Change) -> dict[str, str]:
+def instance_names_of(change: Change) -> dict[str, str]:
     """Names of instances by id."""
     return dict(change.cluster.instances.values_list("instance_id", "name"))
 
 
-def stale(row: Change) -> dict[str, Any] | None:
+def stale_context_of(row: Change) -> dict[str, Any] | None:
     """What somebody else wrote since this was planned, while nothing of this was written; else None."""
     if row.state not in ("planned", "failed"):
         return None
-    mine, reading = (
+    desired_resource, read_state = (
         config_yaml.from_document(row.after, strict=False),
-        revisions.reading_of(row.cluster_id),
+        revisions.read_state_of(row.cluster_id),
     )
-    theirs = reading.current if reading is not None else None
-    if theirs is None or theirs.revision == mine.revision or theirs.change_id == row.pk:
+    stored_revision = read_state.current if read_state is not None else None
+    if stored_revision is None or stored_revision.revision == desired_resource.revision or stored_revision.change_id == row.pk:
         return None
-    base, wanted, stored = (config_of(one) for one in (row.before, row.after, theirs.document))
+    base_config, desired_config, stored_config = (config_of(document) for document in (row.before, row.after, stored_revision.document))
     if row.state == "failed" and NetworkingRevision.objects.filter(change=row).exists():
         return None
     return {
-        "sentence": f"{theirs.who or 'Somebody, not through this console,'} wrote revision {theirs.revision}.",
-        "revision": mine.revision,
-        "yaml": config_yaml.to_yaml(mine),
-        "rows": three_way(base, stored, wanted),
+        "sentence": f"{stored_revision.who or 'Somebody, not through this console,'} wrote revision {stored_revision.revision}.",
+        "revision": desired_resource.revision,
+        "yaml": config_yaml.to_yaml(desired_resource),
+        "rows": three_way_rows_of(base_config, stored_config, desired_config),
     }

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from dashboards.shared import record_reader, request_actor
-from fleet.audit import By
+from fleet.audit import RequestActor
 from fleet.changes.standing import drains
-from fleet.changes.standing.drains import Wanted
+from fleet.changes.standing.drains import InstanceDrainRequest
 from fleet.models.drains import Drain
 from fleet.monitoring.views import InstanceView
 from fleet.vocabulary.instances import InstanceState
@@ -39,20 +39,20 @@ def find_target(cluster: str, instance_id: str, now: float) -> DrainTarget | Non
     view = next((view for view in views if view.facts.id == instance_id), None)
     if view is None:
         return None
-    others = (other for other in views if other.facts.kind is view.facts.kind and other is not view)
-    names = {other.facts.id: other.facts.name for other in views}
-    return DrainTarget(cluster, view, not any(map(accepts_connections, others)), names)
+    same_kind_views = (other_view for other_view in views if other_view.facts.kind is view.facts.kind and other_view is not view)
+    names = {other_view.facts.id: other_view.facts.name for other_view in views}
+    return DrainTarget(cluster, view, not any(map(accepts_connections, same_kind_views)), names)
 
 
 def accepts_connections(view: InstanceView) -> bool:
     """Return whether an agent that loses its connection may go to this instance."""
-    return view.state is InstanceState.OK and view.draining is None
+    return view.state is InstanceState.OK and view.drain_request is None
 
 
-def request_drain(target: DrainTarget, author: By, *, drained: bool, reason: str) -> Drain:
+def request_drain(target: DrainTarget, actor: RequestActor, *, should_drain: bool, reason: str) -> Drain:
     """Keep the request and its row in the log, and have a worker pass it to the instance."""
     facts = target.view.facts
-    wish = Wanted(facts.id, facts.name, drained, reason, author)
-    row = drains.ask(target.cluster, wish, timezone.now)
+    drain_request = InstanceDrainRequest(facts.id, facts.name, should_drain, reason, actor)
+    row = drains.record_drain_request(target.cluster, drain_request, timezone.now)
     request_actor.enqueue("fleet.tasks.apply_drains")
     return row

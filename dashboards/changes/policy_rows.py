@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards.changes import change_rows
 from fleet.changes.policies import desired
-from fleet.changes.policies.matrix import Cell, Line
+from fleet.changes.policies.matrix import PolicyCell, InstanceRow
 from fleet.models.changes import Change
 from fleet.protocol import durations
 from fleet.protocol.policies.env_policies import PLURALS, PolicyValueKind, EnvPolicy, of_role
@@ -16,7 +16,7 @@ from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary.changes import ChangeState
 
 
-def shown(policy: EnvPolicy, text: str) -> str:
+def format_policy_value(policy: EnvPolicy, text: str) -> str:
     """A value for a person; JSON as what it makes agents do."""
     if policy.kind is PolicyValueKind.SWITCH:
         return {"true": "on", "false": "off"}.get(text, text)
@@ -29,71 +29,71 @@ def shown(policy: EnvPolicy, text: str) -> str:
     return f"{config.mode}, health check" if config.health_check else config.mode.value
 
 
-def cell(found: Cell) -> dict[str, Any]:
+def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
     """One cell of the matrix."""
-    policy = found.policy
+    policy = policy_cell.policy
     return {
         "name": policy.name,
-        "state": found.state.value,
-        "word": found.state.label,
-        "now": shown(policy, found.now) if found.now is not None else "?",
-        "raw": found.now or "",
-        "source": found.source.value if found.source else "",
-        "desired": shown(policy, found.desired) if found.desired else "",
-        "desired_of": found.desired_of,
-        "following": shown(policy, found.following) if found.following is not None else "",
-        "beneath": shown(policy, found.report.beneath.text) if found.report and found.report.beneath else "",
+        "state": policy_cell.state.value,
+        "word": policy_cell.state.label,
+        "now": format_policy_value(policy, policy_cell.current_value) if policy_cell.current_value is not None else "?",
+        "raw": policy_cell.current_value or "",
+        "source": policy_cell.source.value if policy_cell.source else "",
+        "desired": format_policy_value(policy, policy_cell.desired_value) if policy_cell.desired_value else "",
+        "desired_of": policy_cell.desired_source,
+        "following": format_policy_value(policy, policy_cell.next_value) if policy_cell.next_value is not None else "",
+        "beneath": format_policy_value(policy, policy_cell.report.fallback_value.text) if policy_cell.report and policy_cell.report.fallback_value else "",
     }
 
 
-def tables(
-    lines: tuple[Line, ...], wanted: Mapping[str, Mapping[str, str]], now: float
+def tables_of(
+    instance_rows: tuple[InstanceRow, ...], desired_values: Mapping[str, Mapping[str, str]], now: float
 ) -> list[dict[str, Any]]:
     """One table for each role: its policies, what all of it is to run with, and its instances."""
-    made = []
+    role_tables = []
     for role in ("auth", "proxy"):
-        here = [line for line in lines if line.role == role]
-        made.append(
+        role_rows = [instance_row for instance_row in instance_rows if instance_row.role == role]
+        role_tables.append(
             {
                 "role": role,
                 "plural": PLURALS[role],
                 "policies": of_role(role),
                 "wanted": [
-                    shown(policy, wanted.get(role, {}).get(policy.name, ""))
-                    if policy.name in wanted.get(role, {})
+                    format_policy_value(policy, desired_values.get(role, {}).get(policy.name, ""))
+                    if policy.name in desired_values.get(role, {})
                     else ""
                     for policy in of_role(role)
                 ],
                 "lines": [
                     {
-                        "line": line,
-                        "cells": [cell(one) for one in line.cells],
-                        "ago": None if line.asked_at is None else max(0, round(now - line.asked_at)),
-                        "own": bool(wanted.get(line.id)),
+                        "line": instance_row,
+                        "cells": [cell_context_of(policy_cell) for policy_cell in instance_row.cells],
+                        "ago": None if instance_row.polled_at is None else max(0, round(now - instance_row.polled_at)),
+                        "own": bool(desired_values.get(instance_row.id)),
                     }
-                    for line in here
+                    for instance_row in role_rows
                 ],
             }
         )
-    return made
+    return role_tables
 
 
-def rollout(change: Change) -> dict[str, Any]:
+def rollout_context_of(change: Change) -> dict[str, Any]:
     """A rollout: its instances, how far they are, and what is desired of them."""
     return {
         **desired.progress_of(change),
         "steps": [
-            {"row": row, "took": took(row.began_at, row.ended_at)} for row in change.rollout_steps.all()
+            {"row": row, "took": format_duration(row.began_at, row.ended_at)} for row in change.rollout_steps.all()
         ],
         "waits_for": change.progress.get("waits_for", "") if change.state == ChangeState.RUNNING else "",
-        "diff": policy_diff(change),
+        "diff": diff_rows_of(change),
         "terms": change.parameters,
     }
 
 
-def policy_diff(change: Change) -> list[dict[str, str]]:
+def diff_rows_of(change: Change) -> list[dict[str, str]]:
     """What is wanted before and after, by target and policy."""
-    before, after, names = change.before or {}, change.after or {}, change_rows.instance_names(change)
+    before, after, names = change.before or {}, change.after or {}, change_rows.instance_names_of(change)
     return [
         {
             "target": f"all {PLURALS[target]}" if target in PLURALS else names.get(target, target),
@@ -107,23 +107,23 @@ def policy_diff(change: Change) -> list[dict[str, str]]:
     ]
 
 
-def three_way(
-    role: str, base: Mapping[str, str], theirs: Mapping[str, str], mine: Mapping[str, str]
+def three_way_rows_of(
+    role: str, base_values: Mapping[str, str], stored_values: Mapping[str, str], own_values: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """The policies that either of two people changed, in all three versions."""
     return [
         {
             "label": policy.label,
-            "base": base.get(policy.name, ""),
-            "theirs": theirs.get(policy.name, ""),
-            "mine": mine.get(policy.name, ""),
-            "clash": len({one.get(policy.name, "") for one in (base, theirs, mine)}) == 3,
+            "base": base_values.get(policy.name, ""),
+            "theirs": stored_values.get(policy.name, ""),
+            "mine": own_values.get(policy.name, ""),
+            "clash": len({version.get(policy.name, "") for version in (base_values, stored_values, own_values)}) == 3,
         }
         for policy in of_role(role)
-        if len({one.get(policy.name, "") for one in (base, theirs, mine)}) > 1
+        if len({version.get(policy.name, "") for version in (base_values, stored_values, own_values)}) > 1
     ]
 
 
-def took(began_at: float | None, ended_at: float | None) -> str:
+def format_duration(began_at: float | None, ended_at: float | None) -> str:
     """How long something took; empty while it does."""
     return durations.format_seconds(round(ended_at - began_at, 1)) if began_at and ended_at else ""

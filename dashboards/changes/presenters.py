@@ -11,13 +11,13 @@ from typing_extensions import override
 from dashboards.changes import campaign_rows, change_rows, policy_rows
 from dashboards.shared import record_reader
 from dashboards.shared.pages import sentence_of
-from fleet.changes import Stale
+from fleet.changes import StaleRevisionError
 from fleet.changes.policies import desired
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 #: The variables of the page that only some kinds have.
-_NOTHING: Mapping[str, Any] = {
+_EMPTY_CONTEXT: Mapping[str, Any] = {
     "diff": [],
     "closing": None,
     "outcome": None,
@@ -32,10 +32,10 @@ class Presenter(Protocol):
     """What the page shows of one kind of change."""
 
     #: Buttons of a change in progress that end it: the action, and its label.
-    ends: tuple[tuple[str, str], ...] = ()
+    end_actions: tuple[tuple[str, str], ...] = ()
 
     @abstractmethod
-    def details(self, change: Change, state: str) -> dict[str, Any]:
+    def details_of(self, change: Change, state: str) -> dict[str, Any]:
         """Return the variables of this kind; `state` is that of the agents to list, or empty."""
 
 
@@ -43,31 +43,31 @@ class NetworkingPresenter(Presenter):
     """The fields that change, the tunnels that close, and what somebody else wrote meanwhile."""
 
     @override
-    def details(self, change: Change, state: str) -> dict[str, Any]:
+    def details_of(self, change: Change, state: str) -> dict[str, Any]:
         return {
-            "diff": change_rows.diff(change.before, change.after),
-            "closing": change_rows.closing(change.plan),
-            "outcome": change_rows.outcome(change),
-            "stale": change_rows.stale(change),
+            "diff": change_rows.diff_rows_of(change.before, change.after),
+            "closing": change_rows.closing_context_of(change.plan),
+            "outcome": change_rows.outcome_context_of(change),
+            "stale": change_rows.stale_context_of(change),
         }
 
 
 class PolicyPresenter(Presenter):
     """The instances of a rollout."""
 
-    ends = (("abort", "Cancel the rest"),)
+    end_actions = (("abort", "Cancel the rest"),)
 
     @override
-    def details(self, change: Change, state: str) -> dict[str, Any]:
-        return {"rollout": policy_rows.rollout(change), "overtaken": self._overtaken(change)}
+    def details_of(self, change: Change, state: str) -> dict[str, Any]:
+        return {"rollout": policy_rows.rollout_context_of(change), "overtaken": self._stale_sentence_of(change)}
 
-    def _overtaken(self, change: Change) -> str:
+    def _stale_sentence_of(self, change: Change) -> str:
         """Why a plan cannot be confirmed: somebody changed the desired policies since. Empty when nobody did."""
         if change.state != ChangeState.PLANNED:
             return ""
         try:
-            desired.refuse_stale(change)
-        except Stale as error:
+            desired.require_current_plan(change)
+        except StaleRevisionError as error:
             return sentence_of(error)
         return ""
 
@@ -75,11 +75,11 @@ class PolicyPresenter(Presenter):
 class CampaignPresenter(Presenter):
     """The agents of a campaign."""
 
-    ends = (("stop", "Stop, watch to the end"), ("abort", "Abort now"))
+    end_actions = (("stop", "Stop, watch to the end"), ("abort", "Abort now"))
 
     @override
-    def details(self, change: Change, state: str) -> dict[str, Any]:
-        return {"campaign": campaign_rows.campaign_page(change, state, record_reader.current_time())}
+    def details_of(self, change: Change, state: str) -> dict[str, Any]:
+        return {"campaign": campaign_rows.campaign_context(change, state, record_reader.current_time())}
 
 
 PRESENTERS: Mapping[ChangeKind, Presenter] = {
@@ -87,11 +87,11 @@ PRESENTERS: Mapping[ChangeKind, Presenter] = {
     ChangeKind.POLICY: PolicyPresenter(),
     ChangeKind.RECONNECT: CampaignPresenter(),
 }
-_FIRST = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: ("resume", "Resume")}
+_TOGGLE_ACTIONS = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: ("resume", "Resume")}
 
 
-def context(change: Change, state: str = "") -> dict[str, Any]:
+def context_of(change: Change, state: str = "") -> dict[str, Any]:
     """Return what the page of a change shows of its kind, and in `doings` the buttons while it is in progress."""
-    presenter, first = PRESENTERS[ChangeKind(change.kind)], _FIRST.get(ChangeState(change.state))
-    doings = [first, *presenter.ends] if first and presenter.ends else []
-    return {**_NOTHING, "doings": doings, **presenter.details(change, state)}
+    presenter, toggle_action = PRESENTERS[ChangeKind(change.kind)], _TOGGLE_ACTIONS.get(ChangeState(change.state))
+    actions = [toggle_action, *presenter.end_actions] if toggle_action and presenter.end_actions else []
+    return {**_EMPTY_CONTEXT, "doings": actions, **presenter.details_of(change, state)}

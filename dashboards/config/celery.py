@@ -25,6 +25,6 @@ def _keep_logging(**_: Any) -> None:
 
 
 @signals.task_failure.connect
-def _close_what_failed(**_: Any) -> None:
+def _close_broken_connections(**_: Any) -> None:
     """Let go of a connection to the database that is broken; the next query makes another."""
     close_old_connections()

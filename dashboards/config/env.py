@@ -17,60 +17,60 @@ def text(name: str, default: str = "") -> str:
 
 def switch(name: str, *, default: bool = False) -> bool:
     """True or False, spelled `true` or `false`."""
-    value = os.environ.get(name)
-    if value is None or value == "":
+    raw = os.environ.get(name)
+    if raw is None or raw == "":
         return default
-    if value.lower() not in {"true", "false"}:
-        raise SettingError(f"{name}={value!r} is not a switch: use true or false")
-    return value.lower() == "true"
+    if raw.lower() not in {"true", "false"}:
+        raise SettingError(f"{name}={raw!r} is not a switch: use true or false")
+    return raw.lower() == "true"
 
 
 def seconds(name: str, default: float) -> float:
     """A positive number of seconds."""
-    value = os.environ.get(name)
-    if value is None or value == "":
+    raw = os.environ.get(name)
+    if raw is None or raw == "":
         return default
     try:
-        number = float(value)
+        number = float(raw)
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise SettingError(f"{name}={value!r} is not a positive number of seconds")
+        raise SettingError(f"{name}={raw!r} is not a positive number of seconds")
     return number
 
 
 def integer(name: str, default: int) -> int:
     """A whole number, not negative."""
-    value = os.environ.get(name)
-    if value is None or value == "":
+    raw = os.environ.get(name)
+    if raw is None or raw == "":
         return default
-    if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise SettingError(f"{name}={value!r} is not a whole number")
-    return int(value)
+    if not (raw.isascii() and raw.isdigit() and len(raw) < 10):
+        raise SettingError(f"{name}={raw!r} is not a whole number")
+    return int(raw)
 
 
-def items(name: str) -> list[str]:
+def string_list(name: str) -> list[str]:
     """A comma-separated list, without empty items."""
-    return [item.strip() for item in os.environ.get(name, "").split(",") if item.strip()]
+    return [entry.strip() for entry in os.environ.get(name, "").split(",") if entry.strip()]
 
 
-def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
     """One of a few words."""
-    value = os.environ.get(name) or default
-    if value not in allowed:
-        raise SettingError(f"{name}={value!r} is not one of: {', '.join(allowed)}")
-    return value
+    raw = os.environ.get(name) or default
+    if raw not in choices:
+        raise SettingError(f"{name}={raw!r} is not one of: {', '.join(choices)}")
+    return raw
 
 
 def pairs(name: str) -> tuple[tuple[str, str], ...]:
     """A comma-separated list of `left=right`; a left may stand more than once."""
-    found = []
-    for item in items(name):
-        left, sign, right = item.partition("=")
-        if not (left.strip() and sign and right.strip()):
-            raise SettingError(f"{name}: {item!r} is not of the form name=value")
-        found.append((left.strip(), right.strip()))
-    return tuple(found)
+    name_value_pairs = []
+    for entry in string_list(name):
+        key, sign, right = entry.partition("=")
+        if not (key.strip() and sign and right.strip()):
+            raise SettingError(f"{name}: {entry!r} is not of the form name=value")
+        name_value_pairs.append((key.strip(), right.strip()))
+    return tuple(name_value_pairs)
 
 
 def secret(name: str) -> str | None:
@@ -78,13 +78,13 @@ def secret(name: str) -> str | None:
     path = os.environ.get(f"{name}_FILE")
     if path:
         try:
-            found = Path(path).read_text(encoding="utf-8").strip()
+            content = Path(path).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise SettingError(f"{name}_FILE={path!r} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise SettingError(f"{name}_FILE={path!r} cannot be read: it is no text in UTF-8") from error
-        if not found:
+        if not content:
             # Whoever names a file wants what is in it, and nothing instead of it.
             raise SettingError(f"{name}_FILE={path!r} is empty")
-        return found
+        return content
     return os.environ.get(name) or None

@@ -24,7 +24,7 @@ REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
 #: Prefix of every Redis key and channel; tests choose a random one.
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
 #: host:port of auths to begin with, for the cluster `default`; the others are found from them.
-REFLOAT_AUTHS = env.items("REFLOAT_AUTHS")
+REFLOAT_AUTHS = env.string_list("REFLOAT_AUTHS")
 #: host:port of a gateway for unary calls to auths of the cluster `default`; when it fails, the auths are asked.
 REFLOAT_GATEWAY = env.text("REFLOAT_GATEWAY")
 #: Seconds between rounds, and what one poll may take.
@@ -57,28 +57,28 @@ REFLOAT_TLS_SERVER_NAME = env.text("REFLOAT_TLS_SERVER_NAME")
 
 def _secret_key() -> str:
     """REFLOAT_SECRET_KEY, or one made at the first start and kept in REFLOAT_HOME."""
-    given = env.secret("REFLOAT_SECRET_KEY")
-    if given:
-        return given
-    kept = REFLOAT_HOME / "secret_key"
+    configured_key = env.secret("REFLOAT_SECRET_KEY")
+    if configured_key:
+        return configured_key
+    key_file = REFLOAT_HOME / "secret_key"
     try:
         folders.make_private(REFLOAT_HOME)
-        with contextlib.suppress(FileExistsError), kept.open("x") as new:
-            kept.chmod(0o600)
-            new.write(secrets.token_urlsafe(64))
-        found = kept.read_text()
+        with contextlib.suppress(FileExistsError), key_file.open("x") as file:
+            key_file.chmod(0o600)
+            file.write(secrets.token_urlsafe(64))
+        stored_key = key_file.read_text()
     except OSError as error:
         raise env.SettingError(
             f"REFLOAT_HOME={str(REFLOAT_HOME)!r} cannot keep our state: {error.filename}: {error.strerror}"
         ) from error
-    if not found.strip():
-        raise env.SettingError(f"{str(kept)!r} is empty: delete it, then everybody has to sign in again")
-    return found
+    if not stored_key.strip():
+        raise env.SettingError(f"{str(key_file)!r} is empty: delete it, then everybody has to sign in again")
+    return stored_key
 
 
 SECRET_KEY = _secret_key()
 DEBUG = env.switch("REFLOAT_DEBUG")
-ALLOWED_HOSTS = env.items("REFLOAT_ALLOWED_HOSTS") or ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = env.string_list("REFLOAT_ALLOWED_HOSTS") or ["localhost", "127.0.0.1", "[::1]"]
 #: People reach the console over https: cookies are marked secure, http is redirected.
 REFLOAT_HTTPS = env.switch("REFLOAT_HTTPS")
 #: Reverse proxies in front of the console, for the client's address in rate limits.
@@ -317,7 +317,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = REFLOAT_HTTPS
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
 #: Origins besides the console's own that may post forms and open sockets: `https://console.example.com`.
-CSRF_TRUSTED_ORIGINS = env.items("REFLOAT_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = env.string_list("REFLOAT_TRUSTED_ORIGINS")
 SECURE_SSL_REDIRECT = REFLOAT_HTTPS
 #: Who asks whether the console is up or ready asks on its own port, in the clear, and follows no redirect.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]

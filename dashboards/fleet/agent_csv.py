@@ -64,26 +64,26 @@ def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
 
 
 def lines(
-    views: Iterable[AgentView], instances: Iterable[InstanceView], *, at_once: int = 500
+    views: Iterable[AgentView], instances: Iterable[InstanceView], *, chunk_size: int = 500
 ) -> Iterator[str]:
     """The head and then all agents, as pieces of `at_once` lines."""
     by_id = {instance.facts.id: instance.facts for instance in instances}
     rows: list[Sequence[str]] = [COLUMNS]
     for view in views:
         rows.append(row(view, by_id))
-        if len(rows) >= at_once:
-            yield _written(rows)
+        if len(rows) >= chunk_size:
+            yield _to_csv(rows)
             rows = []
     if rows:
-        yield _written(rows)
+        yield _to_csv(rows)
 
 
-def _written(rows: Iterable[Sequence[str]]) -> str:
+def _to_csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue()
 
 
 def _iso(at: float | None) -> str:
-    when = moment(at)
-    return "" if when is None else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    timestamp = moment(at)
+    return "" if timestamp is None else timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import READING_ORDER, State
 
 Mask = npt.NDArray[np.bool_]
@@ -24,13 +24,13 @@ Keys = npt.NDArray[np.int64]
 PAGE_SIZE = 100
 MAX_LIMIT = 1000
 #: Each word is searched in every name: many words over a large fleet would keep the web process busy for minutes.
-MAX_WORDS = 20
+MAX_SEARCH_TERMS = 20
 #: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
 _MAX_DIGITS = 18
 #: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
 SORTS = ("name", "state", "since")
 #: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
-_ranked: dict[str, tuple[tuple[str, ...], Keys]] = {}
+_rank_cache: dict[str, tuple[tuple[str, ...], Keys]] = {}
 
 
 class QueryError(ValueError):
@@ -49,7 +49,7 @@ class AgentQuery:
     auths: tuple[str, ...] = ()
     not_auths: tuple[str, ...] = ()
     #: Every word must be in the name or the id.
-    words: tuple[str, ...] = ()
+    search_terms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +76,27 @@ def parse(text: str) -> AgentQuery:
         tokens = shlex.split(text)
     except ValueError as error:
         raise QueryError(f"The filter cannot be read: {str(error).lower()}.") from error
-    found: dict[str, list[str]] = {}
-    words: list[str] = []
+    filters: dict[str, list[str]] = {}
+    terms: list[str] = []
     for token in tokens:
-        negated = token.startswith("-")
-        key, colon, value = token.removeprefix("-").partition(":")
+        is_negated = token.startswith("-")
+        key, colon, filter_value = token.removeprefix("-").partition(":")
         if colon and key in {"state", "proxy", "auth"}:
-            found.setdefault(f"-{key}" if negated else key, []).append(value)
+            filters.setdefault(f"-{key}" if is_negated else key, []).append(filter_value)
         elif colon:
             raise QueryError(f"There is no filter {key!r}; the filters are: state, proxy, auth.")
         else:
-            words.append(token.lower())
-    if len(words) > MAX_WORDS:
-        raise QueryError(f"A filter takes at most {MAX_WORDS} words.")
+            terms.append(token.lower())
+    if len(terms) > MAX_SEARCH_TERMS:
+        raise QueryError(f"A filter takes at most {MAX_SEARCH_TERMS} words.")
     return AgentQuery(
-        states=tuple(_state(slug) for slug in found.get("state", [])),
-        not_states=tuple(_state(slug) for slug in found.get("-state", [])),
-        proxies=tuple(found.get("proxy", [])),
-        not_proxies=tuple(found.get("-proxy", [])),
-        auths=tuple(found.get("auth", [])),
-        not_auths=tuple(found.get("-auth", [])),
-        words=tuple(words),
+        states=tuple(_state(slug) for slug in filters.get("state", [])),
+        not_states=tuple(_state(slug) for slug in filters.get("-state", [])),
+        proxies=tuple(filters.get("proxy", [])),
+        not_proxies=tuple(filters.get("-proxy", [])),
+        auths=tuple(filters.get("auth", [])),
+        not_auths=tuple(filters.get("-auth", [])),
+        search_terms=tuple(terms),
     )
 
 
@@ -118,57 +118,57 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     mask = np.ones(len(table.ids), dtype=np.bool_)
     state = table.verdicts["state"]
     if query.states:
-        mask &= np.isin(state, [int(wanted) for wanted in query.states])
+        mask &= np.isin(state, [int(included_state) for included_state in query.states])
     if query.not_states:
-        mask &= ~np.isin(state, [int(unwanted) for unwanted in query.not_states])
+        mask &= ~np.isin(state, [int(excluded_state) for excluded_state in query.not_states])
     if query.proxies:
-        mask &= _on_proxies(table, query.proxies)
+        mask &= _mask_by_proxies(table, query.proxies)
     if query.not_proxies:
-        mask &= ~_on_proxies(table, query.not_proxies)
+        mask &= ~_mask_by_proxies(table, query.not_proxies)
     if query.auths:
-        mask &= _by_auths(table, query.auths)
+        mask &= _mask_by_auths(table, query.auths)
     if query.not_auths:
-        mask &= ~_by_auths(table, query.not_auths)
-    for word in query.words:
-        mask &= _with_word(table, word)
+        mask &= ~_mask_by_auths(table, query.not_auths)
+    for term in query.search_terms:
+        mask &= _mask_by_term(table, term)
     return np.flatnonzero(mask)
 
 
-def ordered(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
+def select_sorted(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
     """Find the indices of the agents that `query` means, in the order that `sort` names. Raises QueryError."""
-    found = select(table, query)
-    return found if not sort else found[np.lexsort((found, _keys(table, sort)[found]))]
+    matches = select(table, query)
+    return matches if not sort else matches[np.lexsort((matches, _sort_keys_of(table, sort)[matches]))]
 
 
 def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = "") -> Page:
     """Cut one page of at most `limit` agents, from `cursor` on. Raises QueryError for a cursor that is none of ours."""
-    found = select(table, query)
-    keys = np.zeros(len(table.ids), np.int64) if not sort else _keys(table, sort)
+    matches = select(table, query)
+    keys = np.zeros(len(table.ids), np.int64) if not sort else _sort_keys_of(table, sort)
     if sort:
-        found = found[np.lexsort((found, keys[found]))]
-    begin = 0
+        matches = matches[np.lexsort((matches, keys[matches]))]
+    start = 0
     if cursor is not None:
         # By value, not by place: agents that changed since that page neither shift the others nor hide them.
-        key, index = _position(table, cursor, sort)
-        begin = int(np.count_nonzero((keys[found] < key) | ((keys[found] == key) & (found <= index))))
-    indices = tuple(int(index) for index in found[begin : begin + limit])
-    last = (
+        key, index = _parse_cursor(table, cursor, sort)
+        start = int(np.count_nonzero((keys[matches] < key) | ((keys[matches] == key) & (matches <= index))))
+    indices = tuple(int(index) for index in matches[start : start + limit])
+    last_position = (
         f"{indices[-1]}:{int(keys[indices[-1]])}" if sort and indices else f"{indices[-1]}" if indices else ""
     )
-    more = begin + limit < len(found)
-    return Page(indices=indices, total=len(found), next_cursor=f"{table.epoch}.{last}" if more else None)
+    has_more = start + limit < len(matches)
+    return Page(indices=indices, total=len(matches), next_cursor=f"{table.epoch}.{last_position}" if has_more else None)
 
 
-def _keys(table: FleetTable, sort: str) -> Keys:
+def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
     """One number per agent; smaller ones come first."""
-    by = sort.removeprefix("-")
-    if by == "name":
+    column = sort.removeprefix("-")
+    if column == "name":
         keys = _name_ranks(table)
-    elif by == "state":
+    elif column == "state":
         rank = np.zeros(len(State), np.int64)
         rank[[int(state) for state in READING_ORDER]] = np.arange(len(READING_ORDER))
         keys = rank[table.verdicts["state"]]
-    elif by == "since":
+    elif column == "since":
         keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
     else:
         raise QueryError(
@@ -178,16 +178,16 @@ def _keys(table: FleetTable, sort: str) -> Keys:
 
 
 def _name_ranks(table: FleetTable) -> Keys:
-    names, ranks = _ranked.get(table.cluster, ((), None))
+    names, ranks = _rank_cache.get(table.cluster, ((), None))
     if ranks is None or names is not table.names:
         ranks = np.empty(len(table.names), np.int64)
-        order = sorted(range(len(table.names)), key=lambda index: natural(table.names[index]))
+        order = sorted(range(len(table.names)), key=lambda index: natural_sort_key(table.names[index]))
         ranks[np.array(order, np.intp)] = np.arange(len(order))
-        _ranked[table.cluster] = (table.names, ranks)
+        _rank_cache[table.cluster] = (table.names, ranks)
     return ranks
 
 
-def _position(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
+def _parse_cursor(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
     """The key and the index that a cursor names."""
     epoch, _, place = cursor.rpartition(".")
     index, colon, key = place.partition(":")
@@ -203,35 +203,35 @@ def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
-def _instances(table: FleetTable, names: tuple[str, ...]) -> list[int]:
-    wanted = set(names)
+def _find_instance_indices(table: FleetTable, names: tuple[str, ...]) -> list[int]:
+    instance_names = set(names)
     return [
         index
         for index, view in table.instances.items()
-        if view.facts.name in wanted or view.facts.id in wanted
+        if view.facts.name in instance_names or view.facts.id in instance_names
     ]
 
 
-def _on_proxies(table: FleetTable, names: tuple[str, ...]) -> Mask:
+def _mask_by_proxies(table: FleetTable, names: tuple[str, ...]) -> Mask:
     """Agents with a tunnel to one of them now, or last seen on one and without any tunnel."""
-    proxies = _instances(table, names)
+    proxies = _find_instance_indices(table, names)
     mask = np.zeros(len(table.ids), dtype=np.bool_)
     mask[table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]] = True
-    without = np.ones(len(table.ids), dtype=np.bool_)
-    without[table.tunnel_agents] = False
-    remembered = np.isin(table.memory["last_proxies"], proxies)
-    mask |= without & np.any(remembered, axis=1)
+    without_tunnel = np.ones(len(table.ids), dtype=np.bool_)
+    without_tunnel[table.tunnel_agents] = False
+    last_proxy_mask = np.isin(table.memory["last_proxies"], proxies)
+    mask |= without_tunnel & np.any(last_proxy_mask, axis=1)
     return mask
 
 
-def _by_auths(table: FleetTable, names: tuple[str, ...]) -> Mask:
-    found: Mask = np.isin(table.memory["last_auth"], _instances(table, names))
-    return found
+def _mask_by_auths(table: FleetTable, names: tuple[str, ...]) -> Mask:
+    mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names))
+    return mask
 
 
-def _with_word(table: FleetTable, word: str) -> Mask:
+def _mask_by_term(table: FleetTable, term: str) -> Mask:
     return np.fromiter(
-        (word in name.lower() or word in id_ for id_, name in zip(table.ids, table.names, strict=True)),
+        (term in name.lower() or term in id_ for id_, name in zip(table.ids, table.names, strict=True)),
         dtype=np.bool_,
         count=len(table.ids),
     )

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.shared.presenters import age_ms, moment
-from fleet.monitoring.agent_report import AgentReport, Answer
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import Explanation, InstanceView
 from fleet.protocol.durations import format_seconds
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 
 _UPSTREAM = "after 2 s to 3 s, as Teleport waits"
 
 
 @dataclass(frozen=True, slots=True)
-class SaidProxy:
+class ReportedProxy:
     """A proxy that the agent knows, or holds a tunnel to."""
 
     id: str
@@ -54,9 +54,9 @@ class AuthReconnect:
     every_seconds: float | None
 
     @property
-    def words(self) -> tuple[tuple[str, str], ...]:
+    def rows(self) -> tuple[tuple[str, str], ...]:
         """The settings as words and values."""
-        within = (
+        first_attempt = (
             _UPSTREAM
             if self.first_wait_seconds is None
             else f"within {format_seconds(self.first_wait_seconds)}"
@@ -64,16 +64,16 @@ class AuthReconnect:
         timeout = (
             "no limit" if self.drain_timeout_seconds is None else format_seconds(self.drain_timeout_seconds)
         )
-        every = "never" if self.every_seconds is None else f"every {format_seconds(self.every_seconds)}"
+        interval = "never" if self.every_seconds is None else f"every {format_seconds(self.every_seconds)}"
         return (
-            ("First attempt at another auth", within),
+            ("First attempt at another auth", first_attempt),
             ("RPCs on an auth connection that was left", timeout),
-            ("New auth connection", every),
+            ("New auth connection", interval),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AgentReportView:
     """What came of asking."""
 
     at: datetime | None
@@ -88,41 +88,41 @@ class Said:
     #: Dials under way.
     dials: int = 0
     services: tuple[str, ...] = ()
-    proxies: tuple[SaidProxy, ...] = ()
+    proxies: tuple[ReportedProxy, ...] = ()
     #: None of an agent that does not say.
     auth_reconnect: AuthReconnect | None = None
 
 
-def said(explanation: Explanation, now: float) -> Said | None:
+def present_agent_report(explanation: Explanation, now: float) -> AgentReportView | None:
     """Present the newest answer; None when the agent was not asked lately."""
-    answer = explanation.answer
-    if answer is None:
+    response = explanation.report_response
+    if response is None:
         return None
-    known = explanation.instances.get(answer.proxy)
-    report = answer.report
-    return Said(
-        at=moment(answer.at),
-        at_ms=age_ms(answer.at, now),
-        through="a proxy" if known is None else known.facts.name,
-        through_id="" if known is None else known.facts.id,
-        error=answer.error,
+    proxy = explanation.instances.get(response.proxy)
+    report = response.report
+    return AgentReportView(
+        at=moment(response.at),
+        at_ms=age_ms(response.at, now),
+        through="a proxy" if proxy is None else proxy.facts.name,
+        through_id="" if proxy is None else proxy.facts.id,
+        error=response.error,
         version=report.version if report else "",
         desired=report.tracker.desired_count if report else 0,
         dials=report.tracker.inflight if report else 0,
         services=report.services if report else (),
-        proxies=_proxies(answer, report, explanation.instances, now) if report else (),
+        proxies=_proxies(response, report, explanation.instances, now) if report else (),
         auth_reconnect=_auth_reconnect(report),
     )
 
 
 def _auth_reconnect(report: AgentReport | None) -> AuthReconnect | None:
-    reported = report.auth_reconnect if report else None
-    if reported is None:
+    settings = report.auth_reconnect if report else None
+    if settings is None:
         return None
     return AuthReconnect(
-        first_wait_seconds=_seconds(reported.first_wait_ms),
-        drain_timeout_seconds=_seconds(reported.drain_timeout_ms),
-        every_seconds=_seconds(reported.every_ms),
+        first_wait_seconds=_seconds(settings.first_wait_ms),
+        drain_timeout_seconds=_seconds(settings.drain_timeout_ms),
+        every_seconds=_seconds(settings.every_ms),
     )
 
 
@@ -131,19 +131,19 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def _proxies(
-    answer: Answer, report: AgentReport, instances: Mapping[int, InstanceView], now: float
-) -> tuple[SaidProxy, ...]:
+    response: AgentReportResponse, report: AgentReport, instances: Mapping[int, InstanceView], now: float
+) -> tuple[ReportedProxy, ...]:
     names = {view.facts.id: view.facts.name for view in instances.values()}
-    tracked = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
+    tracked_proxies = {proxy.proxy_id: proxy for proxy in report.tracker.proxies}
     tunnels = {tunnel.proxy_id: tunnel for tunnel in report.tunnels}
-    leaving = {*report.tracker.leaving, *report.tracker.going}
+    leaving_proxies = {*report.tracker.leaving, *report.tracker.going}
     proxies = []
-    for identity in {**tracked, **dict.fromkeys(report.tracker.claimed), **tunnels}:
-        proxy, tunnel = tracked.get(identity), tunnels.get(identity)
-        expires_at = answer.at + proxy.expires_in_ms / 1000 if proxy else None
-        opened_at = answer.at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
+    for identity in {**tracked_proxies, **dict.fromkeys(report.tracker.claimed), **tunnels}:
+        proxy, tunnel = tracked_proxies.get(identity), tunnels.get(identity)
+        expires_at = response.at + proxy.expires_in_ms / 1000 if proxy else None
+        opened_at = response.at - tunnel.open_for_ms / 1000 if tunnel and tunnel.open_for_ms else None
         proxies.append(
-            SaidProxy(
+            ReportedProxy(
                 id=identity,
                 name=names.get(identity, identity),
                 group=proxy.group if proxy else "",
@@ -157,8 +157,8 @@ def _proxies(
                 sessions=tunnel.sessions if tunnel else 0,
                 retired=tunnel.retired if tunnel else False,
                 draining=proxy.draining if proxy else False,
-                leaving=identity in leaving,
+                leaving=identity in leaving_proxies,
                 advised=tunnel.advised if tunnel else False,
             )
         )
-    return tuple(sorted(proxies, key=lambda proxy: (not proxy.claimed, natural(proxy.name))))
+    return tuple(sorted(proxies, key=lambda proxy: (not proxy.claimed, natural_sort_key(proxy.name))))

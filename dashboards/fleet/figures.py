@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.vocabulary.verdicts import HARMED, State
+from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
 #: What the filter leaves out is drawn this much of the way to the page.
-FADED = 0.86
-PAGES = ("#ffffff", "#0d1117")
+FADE_SHARE = 0.86
+PAGE_COLOURS = ("#ffffff", "#0d1117")
 
 
 def cell_colour(state: State, theme: int) -> str:
@@ -19,13 +19,13 @@ def cell_colour(state: State, theme: int) -> str:
 def mix(colour: str, ground: str, share: float) -> str:
     """Blend a colour with `share` of the ground, as `#rrggbb`."""
     pairs = ((int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(one + (other - one) * share):02x}" for one, other in pairs)
+    return "#" + "".join(f"{round(channel + (ground_channel - channel) * share):02x}" for channel, ground_channel in pairs)
 
 
 def colourscale(theme: int) -> list[list[float | str]]:
     """Discrete colours: two stops per value of z. z is the state, and beyond them all where it is faded."""
     solid = [cell_colour(state, theme) for state in State]
-    colours = solid + [mix(colour, PAGES[theme], FADED) for colour in solid]
+    colours = solid + [mix(colour, PAGE_COLOURS[theme], FADE_SHARE) for colour in solid]
     width = 1 / len(colours)
     stops: list[list[float | str]] = []
     for place, colour in enumerate(colours):
@@ -65,9 +65,9 @@ def map_figure() -> dict[str, Any]:
         # No drag, no zoom, no bar of plotly's own: the page has its own cursor, tip and keys.
         "config": {"staticPlot": True, "displayModeBar": False, "responsive": False},
         "colourscales": {"light": colourscale(0), "dark": colourscale(1)},
-        "pages": {"light": PAGES[0], "dark": PAGES[1]},
+        "pages": {"light": PAGE_COLOURS[0], "dark": PAGE_COLOURS[1]},
         "colours": [state.look.colours for state in State],
         "marks": [state.look.mark for state in State],
         # In small cells only what a person must not overlook is marked.
-        "loud": HARMED,
+        "loud": AFFECTED_STATES,
     }

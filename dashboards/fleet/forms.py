@@ -6,13 +6,13 @@ from typing import Any
 
 from django import forms
 
-from fleet.changes.standing.retirements import LONGEST_REASON, problem_of
+from fleet.changes.standing.retirements import MAX_REASON_LENGTH, problem_of
 
 
 class RetireForm(forms.Form):
     """Why; and, for one that is alive, that it is meant."""
 
-    reason = forms.CharField(max_length=LONGEST_REASON, help_text="Kept in the log.")
+    reason = forms.CharField(max_length=MAX_REASON_LENGTH, help_text="Kept in the log.")
     sure = forms.BooleanField(label="Retire it all the same")
 
     def __init__(self, *args: Any, alive: bool, **kwargs: Any) -> None:

@@ -10,28 +10,28 @@ from typing import Any
 from django.db.models import Min, QuerySet
 
 from dashboards.shared import presenters
-from fleet.alerts.backtest import Change, Turn
+from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.transitions import InstanceTransition, Transition
 
 #: So many changes are played at most: of a history that is longer the newest part.
-_CHANGES = 200_000
+_CHANGE_LIMIT = 200_000
 #: So many turns of one instance are shown.
-_SHOWN = 8
+_INSTANCE_ROW_LIMIT = 8
 _DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class BacktestHistory:
     """What is played, oldest first, and over how many days it goes back; 0: there is none."""
 
-    changes: Sequence[Change]
-    turns: Sequence[Turn]
+    agent_changes: Sequence[AgentStateChange]
+    instance_changes: Sequence[InstanceStateChange]
     days: float
 
 
 @dataclass(frozen=True, slots=True)
-class TurnLine:
+class InstanceStateRow:
     """One turn of an instance, as a page shows it."""
 
     at: datetime
@@ -40,42 +40,42 @@ class TurnLine:
     new: str
 
 
-def read(cluster: str, now: float, days: float, *, turns: bool) -> History:
+def read(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
     """Read the last so many days; of instances only when they are asked for."""
     since = to_moment(now - days * _DAY)
     agents = Transition.objects.filter(cluster=cluster)
     rows = agents.filter(at__gte=since).order_by("-at", "-pk")
     columns = ("at", "agent", "old", "new", "cause", "round")
-    found = [
-        Change(to_seconds(at), agent, old, new, cause, number)
-        for at, agent, old, new, cause, number in rows.values_list(*columns)[:_CHANGES]
+    changes = [
+        AgentStateChange(to_seconds(at), agent, old, new, cause, number)
+        for at, agent, old, new, cause, number in rows.values_list(*columns)[:_CHANGE_LIMIT]
     ]
-    found.reverse()
-    if turns:
-        began = _first(InstanceTransition.objects.filter(cluster=cluster))
+    changes.reverse()
+    if with_instances:
+        oldest_at = _find_oldest_at(InstanceTransition.objects.filter(cluster=cluster))
     else:
-        began = found[0].at if len(found) == _CHANGES else _first(agents)
-    span = 0.0 if began is None else min(days, (now - began) / _DAY)
-    return History(
-        found, _turns(cluster, since) if turns else (), round(span, 1) if span >= 1 else max(span, 0.0)
+        oldest_at = changes[0].at if len(changes) == _CHANGE_LIMIT else _find_oldest_at(agents)
+    span = 0.0 if oldest_at is None else min(days, (now - oldest_at) / _DAY)
+    return BacktestHistory(
+        changes, _read_instance_changes(cluster, since) if with_instances else (), round(span, 1) if span >= 1 else max(span, 0.0)
     )
 
 
-def _first(rows: QuerySet[Any]) -> float | None:
+def _find_oldest_at(rows: QuerySet[Any]) -> float | None:
     """When the oldest change that is kept was."""
     at: datetime | None = rows.aggregate(first=Min("at"))["first"]
     return None if at is None else to_seconds(at)
 
 
-def _turns(cluster: str, since: datetime) -> list[Turn]:
+def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateChange]:
     rows = InstanceTransition.objects.filter(cluster=cluster, at__gte=since).order_by("at", "pk")
     return [
-        Turn(to_seconds(at), instance, new, number)
+        InstanceStateChange(to_seconds(at), instance, new, number)
         for at, instance, new, number in rows.values_list("at", "instance", "new", "round")
     ]
 
 
-def turns_of(cluster: str, instance: str, now: float) -> list[TurnLine]:
+def read_instance_states(cluster: str, instance: str, now: float) -> list[InstanceStateRow]:
     """How an instance, or the backend, fared lately, newest first."""
-    rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_SHOWN]
-    return [TurnLine(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows]
+    rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_INSTANCE_ROW_LIMIT]
+    return [InstanceStateRow(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows]

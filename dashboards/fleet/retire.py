@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.presenters import age_ms
-from fleet.audit import By
+from fleet.audit import RequestActor
 from fleet.changes.standing import retirements
-from fleet.changes.standing.retirements import Wanted
+from fleet.changes.standing.retirements import RetireRequest
 from fleet.models.changes import AuditEntry
 from fleet.models.inventory import Agent
 from fleet.models.moments import to_seconds
@@ -28,11 +28,11 @@ def is_alive(explanation: Explanation) -> bool:
     )
 
 
-def request_retirement(cluster: str, explanation: Explanation, by: By, *, retired: bool, reason: str) -> None:
+def request_retirement(cluster: str, explanation: Explanation, actor: RequestActor, *, retired: bool, reason: str) -> None:
     """Keep the request to retire or to reinstate an agent, and have the record follow."""
     view = explanation.view
-    request = Wanted(view.id, view.name, view.index, retired, reason.strip(), by)
-    retirements.ask(cluster, request, timezone.now)
+    request = RetireRequest(view.id, view.name, view.index, retired, reason.strip(), actor)
+    retirements.record_retire_request(cluster, request, timezone.now)
     request_actor.enqueue("fleet.tasks.apply_retired")
 
 
@@ -40,7 +40,7 @@ def request_retirement(cluster: str, explanation: Explanation, by: By, *, retire
 class Retirement:
     """The last request of an operator about an agent that is retired, or is about to be retired or reinstated."""
 
-    retired: bool
+    is_retired: bool
     #: Whether the agent's verdict already follows from it; the next round sees to that.
     in_force: bool
     #: Empty and None where the log of that time is gone.
@@ -53,17 +53,17 @@ class Retirement:
 def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirement | None:
     """Return who retired an agent and why, or reinstated it a moment ago; None for one that nobody retired."""
     view = explanation.view
-    retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
-    judged = view.state is State.RETIRED
-    if not retired and not judged:
+    is_retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
+    has_retired_verdict = view.state is State.RETIRED
+    if not is_retired and not has_retired_verdict:
         return None
-    action = AuditAction.AGENT_RETIRE if retired else AuditAction.AGENT_UNRETIRE
+    action = AuditAction.AGENT_RETIRE if is_retired else AuditAction.AGENT_UNRETIRE
     entry = (
         AuditEntry.objects.filter(cluster=cluster, action=action.value, outcome="done", after__agent=view.id)
         .order_by("-pk")
         .first()
     )
     if entry is None:
-        return Retirement(retired, retired is judged)
+        return Retirement(is_retired, is_retired is has_retired_verdict)
     ago = age_ms(to_seconds(entry.at), now)
-    return Retirement(retired, retired is judged, entry.who, entry.reason, entry.at, ago)
+    return Retirement(is_retired, is_retired is has_retired_verdict, entry.who, entry.reason, entry.at, ago)

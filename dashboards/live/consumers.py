@@ -19,21 +19,21 @@ from dashboards.live.hub import (
     Delta,
     Feed,
     Hint,
-    StartOver,
+    Resync,
     Subscription,
     Tick,
     current_hub,
     layout_hint,
     recheck_soon,
 )
-from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
-from dashboards.live.sockets import refusal
+from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
+from dashboards.live.sockets import close_code_of
 from dashboards.shared import record_reader
-from dashboards.shared.permissions import Access
+from dashboards.shared.permissions import AccessRequirement
 from dashboards.shared.presenters import age_ms
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import StreamHeader
 from fleet.processes import background
 
@@ -58,7 +58,7 @@ INTERNAL_ERROR = 1011
 class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is untyped
     """One browser's view of one cluster: the states it was sent, plus every delta since, are the fleet's states."""
 
-    access = Access(permission=Permission.VIEW_FLEET)
+    access = AccessRequirement(permission=Permission.VIEW_FLEET)
     # The hub joins groups for us; a channel of our own would cost a subscription, and fail while Redis is away.
     channel_layer_alias = ""
 
@@ -68,15 +68,15 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._recheck = asyncio.Event()
-        self._asked_at = -RESYNC_EVERY
-        self._asked = False
+        self._resync_at = -RESYNC_EVERY
+        self._is_resync_pending = False
         # What this socket was sent: None before the first hello.
         self._epoch: str | None = None
         self._seq = 0
         self._layout_version = ""
         self._stale: bool | None = None
         # The header named newer events a tick ago, and they have not come.
-        self._behind = False
+        self._is_behind = False
         self._beat_at = 0.0
 
     @property
@@ -99,10 +99,10 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         confirmed_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(RECHECK_LIMIT):
-                code = await self._refusal()
+                code = await self._find_close_code()
         except (Error, TimeoutError) as error:
             logger.warning("cluster %s: a socket is refused: %r", self.cluster, error)
-            code = UNCONFIRMED
+            code = TRY_AGAIN_LATER
         if code is not None:
             await self.close(code)
             return
@@ -140,20 +140,20 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             message = json.loads(text_data or "")
         except (ValueError, RecursionError):  # a thousand brackets are nested too deep to be read
             return
-        if not isinstance(message, dict) or message.get("type") != "resync" or self._asked:
+        if not isinstance(message, dict) or message.get("type") != "resync" or self._is_resync_pending:
             return
         if self._subscription is None:
             return
-        self._asked = True
-        wait = max(0.0, self._asked_at + RESYNC_EVERY - time.monotonic())
-        asyncio.get_running_loop().call_later(wait, self._subscription.offer, StartOver())
+        self._is_resync_pending = True
+        wait = max(0.0, self._resync_at + RESYNC_EVERY - time.monotonic())
+        asyncio.get_running_loop().call_later(wait, self._subscription.offer, Resync())
 
     async def _guard(self, confirmed_at: float) -> None:
         """Close the socket soon after its session, role or token ends, or when nobody can confirm them."""
         code = INTERNAL_ERROR
         try:
-            pace = Pace(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
-            code = await until_refused(self._refusal, self._recheck, pace, confirmed_at)
+            settings = RecheckSettings(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
+            code = await wait_for_close_code(self._find_close_code, self._recheck, settings, confirmed_at)
         except Exception:
             logger.exception("cluster %s: the right of a socket to stay open cannot be watched", self.cluster)
         await self._end(code)
@@ -165,26 +165,26 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         with contextlib.suppress(OSError, RuntimeError):
             await self.close(code)
 
-    async def _refusal(self) -> int | None:
+    async def _find_close_code(self) -> int | None:
         """Return the close code for this socket now, None while it may stay. Raises `Error` of the database."""
-        code: int | None = await database_sync_to_async(refusal)(self.scope, self.access, self.cluster)
+        code: int | None = await database_sync_to_async(close_code_of)(self.scope, self.access, self.cluster)
         return code
 
     async def _pump(self) -> None:
         """Send the snapshot, then what the feed brings."""
         assert self._subscription is not None, "connect subscribed"
         try:
-            await self._start_over()
+            await self._resync()
             while True:
-                item = await self._subscription.next()
-                if isinstance(item, Delta):
-                    await self._on_delta(item)
-                elif isinstance(item, Tick):
-                    await self._on_tick(item)
-                elif isinstance(item, Hint):
-                    await self._on_hint(item)
+                event = await self._subscription.next()
+                if isinstance(event, Delta):
+                    await self._on_delta(event)
+                elif isinstance(event, Tick):
+                    await self._on_tick(event)
+                elif isinstance(event, Hint):
+                    await self._on_hint(event)
                 else:
-                    await self._start_over()
+                    await self._resync()
         except OSError:
             return  # the client is gone; disconnect follows
         except Exception:
@@ -193,41 +193,41 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             with contextlib.suppress(OSError, RuntimeError):
                 await self.close(INTERNAL_ERROR)
 
-    async def _start_over(self) -> None:
+    async def _resync(self) -> None:
         """Send hello and the snapshot; while there is none, say that all is stale."""
         assert self._feed is not None, "connect subscribed"
-        self._asked, self._asked_at = False, time.monotonic()
+        self._is_resync_pending, self._resync_at = False, time.monotonic()
         try:
-            taken = await self._feed.snapshot()
-        except StateUnavailable:
-            await self._say_stale(None)
+            snapshot = await self._feed.snapshot()
+        except StateUnavailableError:
+            await self._send_stale(None)
             return
-        self._epoch, self._seq, self._stale = taken.epoch, taken.seq, taken.stale
-        self._layout_version, self._behind = taken.layout_version, False
-        await self._say(
+        self._epoch, self._seq, self._stale = snapshot.epoch, snapshot.seq, snapshot.stale
+        self._layout_version, self._is_behind = snapshot.layout_version, False
+        await self._send_message(
             {
                 "type": "hello",
-                "cluster": taken.cluster,
-                "epoch": taken.epoch,
-                "seq": taken.seq,
-                "layout_version": taken.layout_version,
-                "agents": len(taken.states),
-                "age_ms": age_ms(taken.as_of, record_reader.current_time()),
-                "interval_ms": round(taken.interval * 1000),
-                "stale": taken.stale,
-                "counts": {state.slug: count for state, count in taken.counts.items()},
+                "cluster": snapshot.cluster,
+                "epoch": snapshot.epoch,
+                "seq": snapshot.seq,
+                "layout_version": snapshot.layout_version,
+                "agents": len(snapshot.states),
+                "age_ms": age_ms(snapshot.as_of, record_reader.current_time()),
+                "interval_ms": round(snapshot.interval * 1000),
+                "stale": snapshot.stale,
+                "counts": {state.slug: count for state, count in snapshot.counts.items()},
             }
         )
-        await self.send(bytes_data=taken.states)
+        await self.send(bytes_data=snapshot.states)
         self._beat_at = time.monotonic()
 
     async def _on_delta(self, delta: Delta) -> None:
         if delta.epoch == self._epoch and delta.seq <= self._seq:
             return  # the snapshot holds it already
         if delta.epoch != self._epoch or delta.seq != self._seq + 1 or self._stale:
-            await self._start_over()
+            await self._resync()
             return
-        self._seq, self._behind = delta.seq, False
+        self._seq, self._is_behind = delta.seq, False
         await self.send(text_data=delta.text)
 
     async def _on_hint(self, hint: Hint) -> None:
@@ -240,38 +240,38 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
     async def _on_tick(self, tick: Tick) -> None:
         head = tick.head
         if head is None or head.stale:
-            await self._say_stale(head)
-        elif self._stale is not False or self._missed(head):
-            await self._start_over()
+            await self._send_stale(head)
+        elif self._stale is not False or self._has_missed_events(head):
+            await self._resync()
         elif head.layout_version != self._layout_version:
             await self._on_hint(layout_hint(head.layout_version))
         if time.monotonic() - self._beat_at >= BEAT:
-            await self._say_beat(head)
+            await self._send_beat(head)
 
-    def _missed(self, head: StreamHeader) -> bool:
+    def _has_missed_events(self, head: StreamHeader) -> bool:
         """Whether events are lost: the header was ahead a tick ago, and still is. Once may be a race with the event."""
-        ahead = head.epoch != self._epoch or head.seq > self._seq
-        lost = ahead and self._behind
-        self._behind = ahead
-        return lost
+        is_ahead = head.epoch != self._epoch or head.seq > self._seq
+        has_missed = is_ahead and self._is_behind
+        self._is_behind = is_ahead
+        return has_missed
 
-    async def _say_stale(self, head: StreamHeader | None) -> None:
+    async def _send_stale(self, head: StreamHeader | None) -> None:
         """Say once that nothing can be said of any agent."""
         if self._stale:
             return
         self._stale = True
         counts = {} if head is None else {state.slug: count for state, count in head.counts.items()}
-        await self._say({"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts})
+        await self._send_message({"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts})
 
-    async def _say_beat(self, head: StreamHeader | None) -> None:
+    async def _send_beat(self, head: StreamHeader | None) -> None:
         self._beat_at = time.monotonic()
         age = None if head is None else age_ms(head.as_of, record_reader.current_time())
         stale = self._stale is not False
-        await self._say(
+        await self._send_message(
             {"type": "beat", "epoch": self._epoch or "", "seq": self._seq, "age_ms": age, "stale": stale}
         )
 
-    async def _say(self, message: dict[str, Any]) -> None:
+    async def _send_message(self, message: dict[str, Any]) -> None:
         await self.send(text_data=json.dumps(message, separators=(",", ":")))
 
 

@@ -22,8 +22,8 @@ from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.publish import group_of
-from fleet.monitoring.state import StateUnavailable
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.views import Snapshot, StreamHeader
 from fleet.processes import background
 from fleet.vocabulary.verdicts import State
@@ -65,28 +65,28 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class StartOver:
+class Resync:
     """Items were dropped, or the client asked: only a snapshot helps."""
 
 
-Item = Delta | Hint | Tick | StartOver
+FeedEvent = Delta | Hint | Tick | Resync
 
 
 class Subscription:
     """What waits for one socket."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Item] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[FeedEvent] = asyncio.Queue(_QUEUE)
 
-    def offer(self, item: Item) -> None:
+    def offer(self, event: FeedEvent) -> None:
         """Add an item; when the socket is too slow, everything that waits becomes one StartOver."""
         if self._queue.full():
             while not self._queue.empty():
                 self._queue.get_nowait()
-            item = StartOver()
-        self._queue.put_nowait(item)
+            event = Resync()
+        self._queue.put_nowait(event)
 
-    async def next(self) -> Item:
+    async def next(self) -> FeedEvent:
         """Wait for the next item."""
         return await self._queue.get()
 
@@ -101,8 +101,8 @@ class Feed:
         self._epoch, self._seq = "", 0
         self._head: StreamHeader | None = None
         self._snapshot: tuple[float, Snapshot] | None = None
-        self._reading = asyncio.Lock()
-        self._joined = asyncio.Event()
+        self._snapshot_lock = asyncio.Lock()
+        self._group_joined = asyncio.Event()
         self._channel: str | None = None
         self._tick = tick
         self._tasks = [
@@ -110,13 +110,13 @@ class Feed:
             background.start(self._watch(), name=f"clock of {cluster}"),
         ]
 
-    async def subscribe(self, patience: float = 2.0) -> Subscription:
+    async def subscribe(self, timeout: float = 2.0) -> Subscription:
         """Add a socket. Returns when the group is joined, or after `patience` seconds while Redis is away."""
         subscription = Subscription()
         self.subscriptions.add(subscription)
         try:
-            async with asyncio.timeout(patience):
-                await self._joined.wait()
+            async with asyncio.timeout(timeout):
+                await self._group_joined.wait()
         except TimeoutError:
             logger.warning("cluster %s: live events are not joined yet", self.cluster)
         except BaseException:
@@ -127,16 +127,16 @@ class Feed:
 
     async def snapshot(self) -> Snapshot:
         """Read every agent's state, no older than the newest event. Raises StateUnavailable."""
-        async with self._reading:
+        async with self._snapshot_lock:
             now = record_reader.current_time()
             if self._snapshot is not None:
-                at, kept = self._snapshot
-                newest = not self._epoch or (kept.epoch == self._epoch and kept.seq >= self._seq)
-                if newest and now - at < _SNAPSHOT_SHARED:
-                    return kept
-            taken = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
-            self._snapshot = (now, taken)
-            return taken
+                at, last_snapshot = self._snapshot
+                is_current = not self._epoch or (last_snapshot.epoch == self._epoch and last_snapshot.seq >= self._seq)
+                if is_current and now - at < _SNAPSHOT_SHARED:
+                    return last_snapshot
+            snapshot = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
+            self._snapshot = (now, snapshot)
+            return snapshot
 
     async def stop(self) -> None:
         """Leave the group and end."""
@@ -145,7 +145,7 @@ class Feed:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         layer = get_channel_layer()
         if self._channel is not None and layer is not None:
-            with contextlib.suppress(StateUnavailable), reaching():
+            with contextlib.suppress(StateUnavailableError), map_redis_errors():
                 await layer.group_discard(self._group, self._channel)
 
     @property
@@ -158,63 +158,63 @@ class Feed:
         assert layer is not None, "settings configure a channel layer"
         while self._channel is None:
             try:
-                with reaching():
+                with map_redis_errors():
                     channel = await layer.new_channel()
                     await layer.group_add(self._group, channel)
                 self._channel = channel
-            except StateUnavailable as error:
+            except StateUnavailableError as error:
                 logger.warning("cluster %s: cannot join live events: %s", self.cluster, error)
                 await asyncio.sleep(_REJOIN)
-        self._joined.set()
+        self._group_joined.set()
         while True:
             message = await layer.receive(self._channel)
             try:
-                self._take(message["event"])
+                self._handle_event(message["event"])
             except (KeyError, TypeError):
                 logger.exception("cluster %s: not an event: %r", self.cluster, message)
 
     async def _watch(self) -> None:
         """Tell every socket the time: the header's age, whether or not anything happens."""
-        away = False
+        is_record_down = False
         while True:
             now = record_reader.current_time()
             try:
                 self._head = await asyncio.to_thread(record_reader.reader().header, self.cluster, now)
                 head: StreamHeader | None = self._head
-                if away:
+                if is_record_down:
                     logger.warning("cluster %s: the record can be read again", self.cluster)
-                away = False
-            except StateUnavailable as error:
-                head = None if self._head is None else aged(self._head, now)
-                if not away:
+                is_record_down = False
+            except StateUnavailableError as error:
+                head = None if self._head is None else age_header(self._head, now)
+                if not is_record_down:
                     logger.warning("cluster %s: the record cannot be read: %s", self.cluster, error)
-                away = True
+                is_record_down = True
             except Exception:
                 # Whatever it is, sockets must not go on looking fresh because their clock stopped.
                 logger.exception("cluster %s: cannot read the header", self.cluster)
-                head = None if self._head is None else aged(self._head, now)
+                head = None if self._head is None else age_header(self._head, now)
             if head is None or self._snapshot is None or self._snapshot[1].stale != head.stale:
                 self._snapshot = None
-            self._offer(Tick(head))
+            self._broadcast(Tick(head))
             await asyncio.sleep(self._tick)
 
-    def _take(self, event: Mapping[str, Any]) -> None:
+    def _handle_event(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
         if kind == "delta":
             self._epoch, self._seq = event["epoch"], event["seq"]
-            self._offer(Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time())))
+            self._broadcast(Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time())))
         elif kind == "layout":
             self._snapshot = None
-            self._offer(layout_hint(event["layout_version"]))
+            self._broadcast(layout_hint(event["layout_version"]))
         elif kind == "instances":
-            self._offer(Hint(json.dumps({"type": "instances"})))
+            self._broadcast(Hint(json.dumps({"type": "instances"})))
         elif kind == "incidents":
-            told = {name: event[name] for name in ("open", "text", "severity", "number")}
-            self._offer(Hint(json.dumps({"type": "incidents", **told})))
+            fields = {name: event[name] for name in ("open", "text", "severity", "number")}
+            self._broadcast(Hint(json.dumps({"type": "incidents", **fields})))
 
-    def _offer(self, item: Item) -> None:
+    def _broadcast(self, event: FeedEvent) -> None:
         for subscription in self.subscriptions:
-            subscription.offer(item)
+            subscription.offer(event)
 
 
 class Hub:
@@ -248,8 +248,8 @@ class Hub:
 
     def recheck(self) -> None:
         """Let every socket look whether it may stay open."""
-        for look in list(self.rechecks):
-            look()
+        for callback in list(self.rechecks):
+            callback()
 
 
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
@@ -271,19 +271,19 @@ def recheck_soon(delay: float = 0.5) -> None:
             loop.call_soon_threadsafe(loop.call_later, delay, hub.recheck)
 
 
-def sockets() -> dict[str, int]:
+def count_sockets() -> dict[str, int]:
     """How many sockets this process serves, by cluster."""
     feeds = [feed for hub in list(_hubs.values()) for feed in list(hub.feeds.values())]
     return {feed.cluster: len(feed.subscriptions) for feed in feeds}
 
 
-def aged(head: StreamHeader, now: float) -> StreamHeader:
+def age_header(head: StreamHeader, now: float) -> StreamHeader:
     """Apply age to a header that cannot be read anew: Redis is away, but time passes."""
     limit = Timing(round_interval=head.interval).stale_after
     if head.stale or (head.as_of is not None and now - head.as_of <= limit):
         return head
-    retired = head.counts.get(State.RETIRED, 0)
-    counts = {**dict.fromkeys(State, 0), State.UNKNOWN: head.agents - retired, State.RETIRED: retired}
+    retired_count = head.counts.get(State.RETIRED, 0)
+    counts = {**dict.fromkeys(State, 0), State.UNKNOWN: head.agents - retired_count, State.RETIRED: retired_count}
     return replace(head, stale=True, counts=counts)
 
 

@@ -14,14 +14,14 @@ from fleet.processes import background
 logger = logging.getLogger(__name__)
 
 #: Close code of a socket whose right to stay cannot be confirmed ("try again later"): the browser connects again.
-UNCONFIRMED = 1013
+TRY_AGAIN_LATER = 1013
 
 #: Returns the close code of a socket that may not stay, None for one that may. Raises `Error` of the database.
-Look = Callable[[], Awaitable[int | None]]
+CloseCodeCheck = Callable[[], Awaitable[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RecheckSettings:
     """How often the right to stay is confirmed, seconds."""
 
     #: Between two looks.
@@ -32,7 +32,7 @@ class Pace:
     limit: float
 
 
-async def until_refused(look: Look, recheck: asyncio.Event, pace: Pace, confirmed_at: float) -> int:
+async def wait_for_close_code(find_close_code: CloseCodeCheck, recheck: asyncio.Event, settings: RecheckSettings, confirmed_at: float) -> int:
     """Look until the socket may not stay any more, and return the close code. `confirmed_at` is a time of the loop.
 
     1. Wait for `recheck`, or for the interval.
@@ -40,23 +40,23 @@ async def until_refused(look: Look, recheck: asyncio.Event, pace: Pace, confirme
     3. A database that fails, or does not answer, is asked again after `retry`, until `limit` is over.
     """
     loop = asyncio.get_running_loop()
-    wait, failing = pace.interval, False
+    wait, is_failing = settings.interval, False
     while True:
         await background.wait_for(recheck, wait)
         recheck.clear()
-        began = loop.time()
+        started_at = loop.time()
         try:
-            async with asyncio.timeout_at(max(confirmed_at + pace.limit, began + pace.retry)):
-                code = await look()
+            async with asyncio.timeout_at(max(confirmed_at + settings.limit, started_at + settings.retry)):
+                code = await find_close_code()
         except (Error, TimeoutError) as error:
-            left = confirmed_at + pace.limit - loop.time()
-            if left <= 0:
+            remaining = confirmed_at + settings.limit - loop.time()
+            if remaining <= 0:
                 logger.warning("a socket is closed: its right to stay open cannot be confirmed: %r", error)
-                return UNCONFIRMED
-            if not failing:
+                return TRY_AGAIN_LATER
+            if not is_failing:
                 logger.warning("the right of a socket to stay open cannot be confirmed yet: %r", error)
-            wait, failing = min(pace.retry, left), True
+            wait, is_failing = min(settings.retry, remaining), True
             continue
         if code is not None:
             return code
-        confirmed_at, wait, failing = began, pace.interval, False
+        confirmed_at, wait, is_failing = started_at, settings.interval, False

@@ -6,13 +6,13 @@ from channels.routing import URLRouter
 from django.urls import URLPattern, path, re_path
 
 from dashboards.live.consumers import FleetConsumer
-from dashboards.live.sockets import refuse, same_origin
+from dashboards.live.sockets import refuse, require_same_origin
 
 websocket_urlpatterns: list[URLPattern] = [
     path("ws/fleet/", FleetConsumer.as_asgi()),
     path("ws/c/<slug:cluster>/fleet/", FleetConsumer.as_asgi()),
 ]
 #: An address without a socket is refused like any other, not an error in the log.
-_nowhere = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
+_unknown_address = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
 
-application = same_origin(URLRouter([*websocket_urlpatterns, _nowhere]))
+application = require_same_origin(URLRouter([*websocket_urlpatterns, _unknown_address]))

@@ -15,8 +15,8 @@ from django.http import HttpRequest, parse_cookie
 from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
-from dashboards.shared.permissions import Access, is_known
-from fleet.models.access import may
+from dashboards.shared.permissions import AccessRequirement, is_known_cluster
+from fleet.models.access import has_permission
 from fleet.models.tokens import find_token
 
 #: Close codes: sign in again; not allowed.
@@ -27,18 +27,18 @@ Scope = Mapping[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def same_origin(application: Application) -> Application:
+def require_same_origin(application: Application) -> Application:
     """Refuse the handshake of pages of other origins: browsers send our cookie with theirs.
 
     The whole origin counts, with its port: cookies do not tell ports apart. Only a client that sends a token, as no
     page can, may come without an origin.
     """
 
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        inner = application if origin_is_ours(scope) else refuse
+    async def wrapper(scope: Any, receive: Any, send: Any) -> None:
+        inner = application if is_origin_allowed(scope) else refuse
         await inner(scope, receive, send)
 
-    return guarded
+    return wrapper
 
 
 async def refuse(_scope: Any, receive: Any, send: Any) -> None:
@@ -47,7 +47,7 @@ async def refuse(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close"})
 
 
-def origin_is_ours(scope: Scope) -> bool:
+def is_origin_allowed(scope: Scope) -> bool:
     """Whether the handshake comes from our own page, a trusted origin, or a program with a token."""
     headers = _headers(scope)
     host = headers.get("host", "")
@@ -63,23 +63,23 @@ def origin_is_ours(scope: Scope) -> bool:
     )
 
 
-def refusal(scope: Scope, access: Access, cluster: str) -> int | None:
+def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int | None:
     """The close code for this socket now, or None when it may stay. Reads the database: session, roles and limits."""
     permission = access.permission
     assert permission is not None, "a socket shows a fleet, so it needs a permission"
     headers = _headers(scope)
     if "authorization" in headers:
-        mark, _, secret = headers["authorization"].partition(" ")
-        token = find_token(secret, timezone.now()) if mark.lower() == "bearer" else None
+        scheme, _, secret = headers["authorization"].partition(" ")
+        token = find_token(secret, timezone.now()) if scheme.lower() == "bearer" else None
         if token is None:
             return SIGNED_OUT
-        user, allowed = token.user, token.allows(permission)
+        user, is_allowed = token.user, token.allows(permission)
     else:
-        found = session_user(headers.get("cookie", ""))
-        if found is None:
+        cookie_user = session_user(headers.get("cookie", ""))
+        if cookie_user is None:
             return SIGNED_OUT
-        user, allowed = found, True
-    return None if allowed and may(user, permission, cluster) and is_known(cluster) else NOT_ALLOWED
+        user, is_allowed = cookie_user, True
+    return None if is_allowed and has_permission(user, permission, cluster) and is_known_cluster(cluster) else NOT_ALLOWED
 
 
 def session_user(cookie: str) -> User | None:
@@ -94,4 +94,4 @@ def session_user(cookie: str) -> User | None:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    return {name.decode("latin-1").lower(): field_value.decode("latin-1") for name, field_value in scope["headers"]}

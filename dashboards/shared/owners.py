@@ -23,13 +23,13 @@ class OwnedForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes
         choices = [self.instance.cluster] if self.instance.pk else list(owners)
         field = self.fields["cluster"]
         assert isinstance(field, forms.ChoiceField), "declared above"
-        field.choices = [(owner, owner_words(owner)) for owner in choices]
+        field.choices = [(owner, format_owner(owner)) for owner in choices]
         field.disabled = len(choices) == 1
         self.initial["cluster"] = choices[0]
         #: The cluster whose objects this one may refer to, beside the installation's.
         self.reach = choices[-1]
 
 
-def owner_words(owner: str) -> str:
+def format_owner(owner: str) -> str:
     """Return an owner as people read it."""
     return f"cluster {owner}" if owner else "whole installation"

@@ -20,11 +20,11 @@ def prefix_of(cluster: str) -> str:
 
 def sentence_of(error: Exception) -> str:
     """What an error says, as a sentence of its own."""
-    said = str(error)
-    return f"{said[:1].upper()}{said[1:]}."
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
-def signed_in(request: HttpRequest) -> User:
+def signed_in_user_of(request: HttpRequest) -> User:
     """Who is signed in, in a view that requires a permission."""
     assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
     return request.user
@@ -34,10 +34,10 @@ def needs_record(view: View[P]) -> View[P]:
     """Answer 503 while the record cannot be read. Template `503.html`: `sentence`."""
 
     @functools.wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         try:
             return view(request, *args, **kwargs)
         except StateError as error:
             return render(request, "503.html", {"sentence": str(error)}, status=503)
 
-    return guarded
+    return wrapper

@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from dashboards.shared import refusals
-from fleet.models.access import Permission, limits_of, may, may_write
+from fleet.models.access import Permission, limits_of, has_permission, can_write
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRequirement:
     """Who may use something: everybody, whoever is signed in, or whoever has a permission."""
 
     sign_in: bool = True
@@ -37,11 +37,11 @@ class Access:
     of_cluster: bool = True
 
 
-PUBLIC = Access(sign_in=False)
-SIGNED_IN = Access()
+PUBLIC = AccessRequirement(sign_in=False)
+SIGNED_IN = AccessRequirement()
 
 #: Pages of django-allauth, by URL name: it guards them itself. A name that is not here is refused by the check.
-ALLAUTH: dict[str, Access] = {
+ALLAUTH: dict[str, AccessRequirement] = {
     **dict.fromkeys(
         (
             "account_login", "account_signup", "account_inactive", "account_reset_password",
@@ -80,50 +80,50 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
         of_cluster = "cluster" in inspect.signature(view).parameters
 
         @functools.wraps(view)
-        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
-                return _to_sign_in(request)
+                return _redirect_to_sign_in(request)
             cluster = str(kwargs.get("cluster", DEFAULT_CLUSTER))
-            if not may(request.user, permission, cluster if of_cluster else None):
-                _refuse(request, _missing(permission))
-            if not is_known(cluster):
+            if not has_permission(request.user, permission, cluster if of_cluster else None):
+                _refuse(request, _describe_missing_permission(permission))
+            if not is_known_cluster(cluster):
                 raise Http404(f"There is no cluster {cluster}.")
             return view(request, *args, **kwargs)
 
-        access = Access(permission=permission, of_cluster=of_cluster)
-        guarded.access = access  # type: ignore[attr-defined] # read back by declared()
-        return guarded
+        access = AccessRequirement(permission=permission, of_cluster=of_cluster)
+        wrapper.access = access  # type: ignore[attr-defined] # read back by declared()
+        return wrapper
 
     return decorate
 
 
 def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
     """Return the owners that `user` may give a new object on a cluster's page: the installation first."""
-    return [owner for owner in ("", cluster) if may_write(user, permission, owner)]
+    return [owner for owner in ("", cluster) if can_write(user, permission, owner)]
 
 
-def must(request: HttpRequest, permission: Permission, cluster: str) -> None:
+def require_permission(request: HttpRequest, permission: Permission, cluster: str) -> None:
     """Refuse what a view does by a permission that seeing its page does not need. Raises PermissionDenied."""
-    if not may(request.user, permission, cluster):
-        _refuse(request, _missing(permission))
+    if not has_permission(request.user, permission, cluster):
+        _refuse(request, _describe_missing_permission(permission))
 
 
-def must_write(request: HttpRequest, permission: Permission, owner: str) -> None:
+def require_write(request: HttpRequest, permission: Permission, owner: str) -> None:
     """Refuse to change what `owner` owns: a cluster, or, if it is empty, the installation. Raises PermissionDenied."""
-    if sentence := refusal_to_write(request.user, permission, owner):
+    if sentence := find_write_refusal(request.user, permission, owner):
         _refuse(request, sentence)
 
 
-def refusal_to_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> str:
+def find_write_refusal(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> str:
     """Return why `user` may not change what `owner` owns; empty: they may."""
-    if may_write(user, permission, owner):
+    if can_write(user, permission, owner):
         return ""
-    if not owner and may(user, permission):
+    if not owner and has_permission(user, permission):
         return "It belongs to the whole installation: to change it needs a user without a limit by cluster."
-    return _missing(permission)
+    return _describe_missing_permission(permission)
 
 
-def is_known(cluster: str) -> bool:
+def is_known_cluster(cluster: str) -> bool:
     """Whether there is such a cluster; the default one is there before anything was polled."""
     if cluster == DEFAULT_CLUSTER:
         return True
@@ -142,21 +142,21 @@ def visible_clusters(user: User) -> tuple[str, ...]:
     return tuple(cluster for cluster in known_clusters() if not limits or cluster in limits)
 
 
-def declared(callback: Any) -> Access | None:
+def access_of(callback: Any) -> AccessRequirement | None:
     """Read what a view or a consumer says of who may use it; None when it says nothing."""
     access = getattr(callback, "access", None)
-    return access if isinstance(access, Access) else None
+    return access if isinstance(access, AccessRequirement) else None
 
 
-def _missing(permission: Permission) -> str:
+def _describe_missing_permission(permission: Permission) -> str:
     return f"This needs the permission: {permission.label}."
 
 
 def _refuse(request: HttpRequest, sentence: str) -> NoReturn:
-    refusals.note(request, sentence)
+    refusals.record(request, sentence)
     raise PermissionDenied(sentence)
 
 
-def _to_sign_in(request: HttpRequest) -> HttpResponse:
+def _redirect_to_sign_in(request: HttpRequest) -> HttpResponse:
     """Send somebody to the sign-in page and back."""
     return redirect(f"{resolve_url(settings.LOGIN_URL)}?next={quote(request.get_full_path())}")

@@ -10,11 +10,11 @@ from typing import Any
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.tokens import ApiToken
 from fleet.models.transitions import Transition
-from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
-from fleet.vocabulary.instances import SICK, InstanceFacts, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural
-from fleet.vocabulary.numbers import ranges
+from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.numbers import ranges_of
 from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Verdict
 
 Counts = tuple[tuple[State, int], ...]
@@ -53,17 +53,17 @@ class InstanceCard:
     heartbeat_ms: int | None
     ttl_ms: int | None
     #: No list of instances was answered lately, so newer heartbeats would not have been seen.
-    unlisted: bool
+    is_unlisted: bool
     #: Its agents that are not healthy, by state, none of them zero.
-    bad: Counts
+    unhealthy_counts: Counts
     #: Why it is Degraded, or worse, as a destination; empty when its state says as much, or all is well.
-    grey: str
+    health_sentence: str
     #: Why it drains; None when it does not.
-    draining: str | None
+    draining_reason: str | None
     #: Group and generation of a proxy, `blue 3`; empty when it states none.
     generation: str
     #: Of a proxy: the auth it heartbeats through. Of an auth: the proxies that do so, in words. Empty for none.
-    heartbeats: str = ""
+    heartbeat_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class AgentRow:
     #: Groups and generations of these proxies, each once, for those that state one: `blue 3`.
     generations: tuple[str, ...]
     home: str
-    expires: datetime | None
+    expires_at: datetime | None
     expires_ms: int | None
 
 
@@ -98,13 +98,13 @@ class AgentTunnel:
     proxy: str
     #: That of the proxy.
     state: InstanceState
-    why: str
-    opened: datetime | None
+    reason: str
+    opened_at: datetime | None
     opened_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChangeRow:
     """One change of an agent's state."""
 
     at: datetime
@@ -123,10 +123,10 @@ class TokenRow:
     user: str
     prefix: str
     scopes: str
-    created: datetime
-    expires: datetime | None
-    last_used: datetime | None
-    live: bool
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    is_valid: bool
 
 
 def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
@@ -134,23 +134,23 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
 
     `fleet_size`: agents that count, so without the `retired_count` that are retired.
     """
-    retired = summary.counts.get(State.RETIRED, 0)
+    retired_count = summary.counts.get(State.RETIRED, 0)
     return {
         "page": page,
         "summary": summary,
         "counts": in_order(summary.counts),
         "age_ms": age_ms(summary.as_of, now),
         "stale": summary.stale,
-        "fleet_size": summary.agents - retired,
-        "retired_count": retired,
+        "fleet_size": summary.agents - retired_count,
+        "retired_count": retired_count,
     }
 
 
 def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
     """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
-    ordered = sorted(views, key=lambda view: natural(view.facts.name))
+    sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
-    cards = [(view.facts.kind, instance_card(view, now, names)) for view in ordered]
+    cards = [(view.facts.kind, instance_card(view, now, names)) for view in sorted_views]
     return {
         "auths": tuple(card for kind, card in cards if kind is InstanceKind.AUTH),
         "proxies": tuple(card for kind, card in cards if kind is InstanceKind.PROXY),
@@ -161,8 +161,8 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
     """Present one agent; `instances` by id."""
 
     def name(instance: str | None) -> str:
-        known = instances.get(instance or "")
-        return (instance or "") if known is None else known.facts.name
+        instance_view = instances.get(instance or "")
+        return (instance or "") if instance_view is None else instance_view.facts.name
 
     verdict = view.verdict
     return AgentRow(
@@ -171,28 +171,28 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         state=view.state,
         reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
         sentence=verdict.sentence,
-        recovery=recovery_words(verdict, name(verdict.cause)),
+        recovery=describe_recovery(verdict, name(verdict.cause)),
         cause=name(verdict.cause),
         since=moment(view.since),
         since_ms=age_ms(view.since, now),
         auth=name(view.auth),
-        mode=mode_words(view.mode, health_check=bool(view.health_check)),
+        mode=describe_mode(view.mode, health_check=bool(view.health_check)),
         proxies=tuple(name(proxy) for proxy in view.proxies),
         generations=_generations(instances[proxy].facts for proxy in view.proxies if proxy in instances),
         home=name(view.home),
-        expires=moment(view.expires_at),
+        expires_at=moment(view.expires_at),
         expires_ms=age_ms(view.expires_at, now),
     )
 
 
-def mode_words(mode: Mode, *, health_check: bool) -> str:
+def describe_mode(mode: ReconnectMode, *, health_check: bool) -> str:
     """Return the policy of an agent's auth connection in words; empty when it is not known."""
-    if mode is Mode.UNKNOWN:
+    if mode is ReconnectMode.UNKNOWN:
         return ""
     return f"{mode.slug}, health check" if health_check else mode.slug
 
 
-def recovery_words(verdict: Verdict, cause: str) -> str:
+def describe_recovery(verdict: Verdict, cause: str) -> str:
     """Say whether it will recover by itself, and when; empty when there is nothing to recover from."""
     if verdict.recovery is Recovery.NOT_NEEDED:
         return ""
@@ -200,8 +200,8 @@ def recovery_words(verdict: Verdict, cause: str) -> str:
         return f"not by itself, only if {cause or 'the cause'} recovers"
     if verdict.recovery is Recovery.UNCLEAR:
         return "cannot be told"
-    by = moment(verdict.recovers_at)
-    return "yes" if by is None else f"yes, by {by:%H:%M:%S} UTC"
+    recovers_at = moment(verdict.recovers_at)
+    return "yes" if recovers_at is None else f"yes, by {recovers_at:%H:%M:%S} UTC"
 
 
 def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
@@ -210,30 +210,30 @@ def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
     return {
         "agent": agent_row(explanation.view, by_id, now),
         "tunnels": _tunnels(explanation, now),
-        "evidence": evidence_words(explanation.evidence, explanation.instances),
+        "evidence": evidence_rows_of(explanation.evidence, explanation.instances),
     }
 
 
-def evidence_words(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
+def evidence_rows_of(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
     """Everything seen of an agent, as words and values."""
-    words: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     if evidence.heartbeat is None:
-        words.append(("Heartbeat", "no auth lists its resource"))
+        rows.append(("Heartbeat", "no auth lists its resource"))
     else:
-        words.extend(_heartbeat_words(evidence.heartbeat, instances))
-    last = [instances[index].facts.name for index in evidence.last_proxies if index in instances]
-    words.append(("Last seen on", ", ".join(last) or "no proxy yet"))
+        rows.extend(_heartbeat_rows_of(evidence.heartbeat, instances))
+    last_proxies = [instances[index].facts.name for index in evidence.last_proxies if index in instances]
+    rows.append(("Last seen on", ", ".join(last_proxies) or "no proxy yet"))
     if evidence.retired:
-        words.append(("Retired", "by an operator"))
+        rows.append(("Retired", "by an operator"))
     if not evidence.had_tunnel:
-        words.append(("Tunnels ever", "none"))
-    return words
+        rows.append(("Tunnels ever", "none"))
+    return rows
 
 
-def history(transitions: Iterable[Transition], now: float) -> list[Change]:
+def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRow]:
     """Present what happened to an agent, as kept in the database."""
     return [
-        Change(
+        StateChangeRow(
             at=row.at,
             at_ms=round((now - to_seconds(row.at)) * 1000),
             old=State.read(row.old),
@@ -244,14 +244,14 @@ def history(transitions: Iterable[Transition], now: float) -> list[Change]:
     ]
 
 
-def number_fields(record: Any, given: Mapping[str, str], problems: Mapping[str, str]) -> list[dict[str, Any]]:
+def number_fields(record: Any, form_values: Mapping[str, str], problems: Mapping[str, str]) -> list[dict[str, Any]]:
     """Present the numbers of a record as fields of a form; those that are not given have its values."""
     return [
         {
             "name": name, "label": label, "unit": unit, "low": low, "high": high,
-            "value": given.get(name, getattr(record, name)), "problem": problems.get(name, ""),
+            "value": form_values.get(name, getattr(record, name)), "problem": problems.get(name, ""),
         }
-        for name, (low, high, label, unit) in ranges(type(record)).items()
+        for name, (low, high, label, unit) in ranges_of(type(record)).items()
     ]  # fmt: skip
 
 
@@ -263,35 +263,35 @@ def token_row(token: ApiToken, now: datetime) -> TokenRow:
         user=token.user.get_username(),
         prefix=token.prefix,
         scopes=", ".join(scope.replace("_", " ") for scope in token.scopes),
-        created=token.created_at,
-        expires=token.expires_at,
-        last_used=token.last_used_at,
-        live=token.is_valid(now),
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        last_used_at=token.last_used_at,
+        is_valid=token.is_valid(now),
     )
 
 
-def _heartbeat_words(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
+def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
     def name(index: int | None) -> str:
-        known = None if index is None else instances.get(index)
-        return "unknown" if known is None else known.facts.name
+        instance_view = None if index is None else instances.get(index)
+        return "unknown" if instance_view is None else instance_view.facts.name
 
-    expires, read = moment(heartbeat.expires_at), moment(heartbeat.policy_read_at)
-    words = [
+    expires_at, policy_read_at = moment(heartbeat.expires_at), moment(heartbeat.policy_read_at)
+    rows = [
         ("Heartbeat written by", name(heartbeat.auth)),
-        ("Resource expires", "never seen" if expires is None else f"{expires:%H:%M:%S} UTC"),
+        ("Resource expires", "never seen" if expires_at is None else f"{expires_at:%H:%M:%S} UTC"),
         ("Resource TTL", f"{heartbeat.ttl:g} s"),
         ("Reconnect mode", heartbeat.mode.slug),
         ("Health check of its auth", "on" if heartbeat.health_check else "off"),
-        ("Policy read", "it did not say" if read is None else f"{read:%H:%M:%S} UTC"),
+        ("Policy read", "it did not say" if policy_read_at is None else f"{policy_read_at:%H:%M:%S} UTC"),
         ("Tunnels wanted", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),
         ("Tunnels it claims", str(heartbeat.claimed)),
         ("Unexpired proxies it knows", str(heartbeat.tracked)),
     ]
     if heartbeat.via_proxy is not None:
-        words.insert(1, ("Auth connection through", name(heartbeat.via_proxy)))
+        rows.insert(1, ("Auth connection through", name(heartbeat.via_proxy)))
     if heartbeat.ttl_seen:
-        words.append(("Discovery TTL it was told", f"{heartbeat.ttl_seen:g} s"))
-    return words
+        rows.append(("Discovery TTL it was told", f"{heartbeat.ttl_seen:g} s"))
+    return rows
 
 
 def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
@@ -307,12 +307,12 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
         agents=view.agents,
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
-        unlisted=not view.listed,
-        bad=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
-        grey=view.health_sentence if view.state not in SICK else "",
-        draining=None if view.draining is None else view.draining.reason,
-        heartbeats=_heartbeat_path(view, names),
-        generation=generation_words(facts),
+        is_unlisted=not view.is_list_fresh,
+        unhealthy_counts=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
+        health_sentence=view.health_sentence if view.state not in SICK_STATES else "",
+        draining_reason=None if view.drain_request is None else view.drain_request.reason,
+        heartbeat_path=_heartbeat_path(view, names),
+        generation=format_generation(facts),
     )
 
 
@@ -323,17 +323,17 @@ def _heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
         return f"heartbeats through {names.get(auth, auth)}"
     if not view.proxies:
         return ""
-    named, more = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
-    return f"takes heartbeats of {named}" + (f" and {more} more" if more > 0 else "")
+    proxy_names, more_count = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
+    return f"takes heartbeats of {proxy_names}" + (f" and {more_count} more" if more_count > 0 else "")
 
 
-def generation_words(facts: InstanceFacts) -> str:
+def format_generation(facts: InstanceFacts) -> str:
     """Return group and generation of a proxy; empty when it states none."""
     return f"{facts.group} {facts.generation}".strip() if facts.group or facts.generation else ""
 
 
 def _generations(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(generation_words, proxies))))
+    return tuple(dict.fromkeys(filter(None, map(format_generation, proxies))))
 
 
 def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
@@ -342,8 +342,8 @@ def _tunnels(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
         AgentTunnel(
             proxy=instances[index].facts.name,
             state=instances[index].state,
-            why=instances[index].sentence or instances[index].health_sentence,
-            opened=moment(opened_at.get(index)),
+            reason=instances[index].sentence or instances[index].health_sentence,
+            opened_at=moment(opened_at.get(index)),
             opened_ms=age_ms(opened_at.get(index), now),
         )
         for index in explanation.evidence.tunnels

@@ -38,7 +38,7 @@ def is_counted(request: HttpRequest) -> bool:
     return 0 <= time.time() - newest < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
 
 
-def ask(request: HttpRequest) -> HttpResponseBase:
+def redirect_to_reauthentication(request: HttpRequest) -> HttpResponseBase:
     """Send somebody to the page that asks for proof, and back to this address by GET.
 
     For forms that hold a secret: `require` keeps the whole form in the session, which is no place for one.

@@ -7,8 +7,8 @@ import time
 
 from django.conf import settings
 
-from fleet.changes.base_kind import Record
-from fleet.monitoring.state.policy_book import PolicyBook, open_book
+from fleet.changes.base_kind import RecordSnapshot
+from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import Reader, open_reader
 
 
@@ -19,14 +19,14 @@ def reader() -> Reader:
 
 
 @functools.cache
-def policy_book() -> PolicyBook:
+def policy_book() -> PolicyReportStore:
     """What instances said of their policies; safe in threads."""
-    return open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+    return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
-def record() -> Record:
+def record() -> RecordSnapshot:
     """The record as it is now, for plans."""
-    return Record(reader(), policy_book(), current_time())
+    return RecordSnapshot(reader(), policy_book(), current_time())
 
 
 def current_time() -> float:

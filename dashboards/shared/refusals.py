@@ -14,17 +14,17 @@ DATABASE_UNAVAILABLE = (
 )
 
 
-def note(request: HttpRequest, sentence: str) -> None:
+def record(request: HttpRequest, sentence: str) -> None:
     """Keep the reason; the last one counts."""
     request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by reason()
 
 
-def complain(request: HttpRequest, sentence: str) -> None:
+def record_and_show(request: HttpRequest, sentence: str) -> None:
     """Keep the reason, and show it on the page that follows."""
-    note(request, sentence)
+    record(request, sentence)
     messages.error(request, sentence)
 
 
-def reason(request: HttpRequest) -> str:
+def reason_of(request: HttpRequest) -> str:
     """Return the reason; empty for a request that nobody refused."""
     return str(getattr(request, "refloat_refusal", ""))

@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from kombu.exceptions import OperationalError
 
-from dashboards.shared.pages import signed_in
-from fleet.audit import By
+from dashboards.shared.pages import signed_in_user_of
+from fleet.audit import RequestActor
 from fleet.changes.kinds import kind_of
 from fleet.models.changes import Change
 from fleet.models.tokens import ApiToken
@@ -28,33 +28,33 @@ _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 def request_id_of(request: HttpRequest) -> str:
     """The request's id: the caller's if it is one, else a new one; the same for the whole request."""
-    kept: str | None = getattr(request, "refloat_request_id", None)
-    if kept is None:
-        said = request.headers.get(REQUEST_ID_HEADER, "")
-        kept = said if _REQUEST_ID.fullmatch(said) else secrets.token_hex(8)
-        request.refloat_request_id = kept  # type: ignore[attr-defined] # read back above
-    return kept
+    request_id: str | None = getattr(request, "refloat_request_id", None)
+    if request_id is None:
+        header = request.headers.get(REQUEST_ID_HEADER, "")
+        request_id = header if _REQUEST_ID.fullmatch(header) else secrets.token_hex(8)
+        request.refloat_request_id = request_id  # type: ignore[attr-defined] # read back above
+    return request_id
 
 
-def by(request: HttpRequest, user: User, token: ApiToken | None = None) -> By:
+def actor_of(request: HttpRequest, user: User, token: ApiToken | None = None) -> RequestActor:
     """Who asks: a person, or a token of theirs."""
     name = user.get_username()
-    actor = (
+    identity = (
         Actor(ActorKind.PERSON, name, user.pk)
         if token is None
         else Actor(ActorKind.TOKEN, f"token {token} of {name}", user.pk)
     )
-    return By(
-        actor, request_id_of(request), request.headers.get("Idempotency-Key", "")[:100].replace("\0", "")
+    return RequestActor(
+        identity, request_id_of(request), request.headers.get("Idempotency-Key", "")[:100].replace("\0", "")
     )
 
 
-def author(request: HttpRequest) -> By:
+def signed_in_actor_of(request: HttpRequest) -> RequestActor:
     """Who asks by a page, which only people use who are signed in."""
-    return by(request, signed_in(request))
+    return actor_of(request, signed_in_user_of(request))
 
 
-def carry_out(change: Change) -> None:
+def start_change(change: Change) -> None:
     """Have a worker begin a confirmed change now. Without a broker it begins when one is back: beat looks for it."""
     if task := kind_of(change).task:
         enqueue(task, change.pk)

@@ -19,10 +19,10 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404 with the reason when it is a sentence of ours. Template `404.html`: `reason`."""
-    said = exception.args[0] if exception.args else ""
+    reason = exception.args[0] if exception.args else ""
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": "There is nothing at this address."}, status=404)
-    return render(request, "404.html", {"reason": said if isinstance(said, str) else ""}, status=404)
+    return render(request, "404.html", {"reason": reason if isinstance(reason, str) else ""}, status=404)
 
 
 def broken(request: HttpRequest) -> HttpResponse:
@@ -40,9 +40,9 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 def _database_unavailable(request: HttpRequest) -> HttpResponse:
     if request.path.startswith("/api/"):
-        answer: HttpResponse = JsonResponse({"detail": DATABASE_UNAVAILABLE}, status=503)
+        response: HttpResponse = JsonResponse({"detail": DATABASE_UNAVAILABLE}, status=503)
     else:
-        answer = server_error(request, template_name="503_database.html")
-        answer.status_code = 503
-    answer["Retry-After"] = "5"
-    return answer
+        response = server_error(request, template_name="503_database.html")
+        response.status_code = 503
+    response["Retry-After"] = "5"
+    return response

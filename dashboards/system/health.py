@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from dashboards.shared import record_reader
 from dashboards.shared.permissions import public
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.models.lock_timeout import brief
-from fleet.monitoring.state import StateUnavailable
+from fleet.models.lock_timeout import limit_lock_wait
+from fleet.monitoring.state import StateUnavailableError
 
 #: The row that `readyz` writes: too short for the key of a session, and expired, so it stands for nobody.
 _PROBE_ROW = "readyz"
@@ -32,27 +32,27 @@ def healthz(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponseBase:
     """Say whether the database can be written and the record be read; 503 names what cannot, without details."""
-    broken = [
-        name for name, works in (("database", _database_works()), ("record", _record_works())) if not works
+    failed_checks = [
+        name for name, is_working in (("database", _is_database_writable()), ("record", _is_record_readable())) if not is_working
     ]
     return JsonResponse(
-        {"status": "not ready" if broken else "ok", "broken": broken}, status=503 if broken else 200
+        {"status": "not ready" if failed_checks else "ok", "broken": failed_checks}, status=503 if failed_checks else 200
     )
 
 
-def _database_works() -> bool:
+def _is_database_writable() -> bool:
     """Whether a row can be written: a full disk, or a lock that lasts, does not show in reading."""
-    works: bool | None = cache.get(_PROBE_ROW)
-    if works is None:
-        works = _database_takes_a_row()
-        cache.set(_PROBE_ROW, works, _PROBE_KEEPS)
-    return works
+    is_writable: bool | None = cache.get(_PROBE_ROW)
+    if is_writable is None:
+        is_writable = _can_write_row()
+        cache.set(_PROBE_ROW, is_writable, _PROBE_KEEPS)
+    return is_writable
 
 
-def _database_takes_a_row() -> bool:
+def _can_write_row() -> bool:
     row = Session(session_key=_PROBE_ROW, session_data="", expire_date=timezone.now())
     try:
-        with brief(_PROBE_WAIT):
+        with limit_lock_wait(_PROBE_WAIT):
             Session.objects.bulk_create(
                 [row], update_conflicts=True, unique_fields=["session_key"], update_fields=["expire_date"]
             )
@@ -61,9 +61,9 @@ def _database_takes_a_row() -> bool:
     return True
 
 
-def _record_works() -> bool:
+def _is_record_readable() -> bool:
     try:
         record_reader.reader().header(DEFAULT_CLUSTER, record_reader.current_time())
-    except StateUnavailable:
+    except StateUnavailableError:
         return False
     return True

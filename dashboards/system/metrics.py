@@ -14,16 +14,16 @@ from typing_extensions import override
 
 from dashboards.live import hub
 from dashboards.shared import record_reader
-from dashboards.shared.pages import signed_in
+from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires, visible_clusters
 from dashboards.system.metrics_token import allow_token
 from fleet.models.access import Permission, is_limited
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import InstanceView, StreamHeader
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.incidents import OPEN, Severity
+from fleet.vocabulary.incidents import OPEN_STATES, Severity
 
 
 @allow_token(Permission.VIEW_METRICS)
@@ -31,20 +31,20 @@ from fleet.vocabulary.incidents import OPEN, Severity
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponseBase:
     """Give the metrics of the clusters that the reader may see, as of now; nothing is kept between two scrapes."""
-    user, registry = signed_in(request), CollectorRegistry(auto_describe=False)
-    whole = not is_limited(user)
-    registry.register(FleetCollector(visible_clusters(user), record_reader.current_time(), whole=whole))
+    user, registry = signed_in_user_of(request), CollectorRegistry(auto_describe=False)
+    include_installation = not is_limited(user)
+    registry.register(FleetCollector(visible_clusters(user), record_reader.current_time(), include_installation=include_installation))
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 class FleetCollector(Collector):
     """Reads the stream's header of every cluster, age applied, as everything that is shown."""
 
-    def __init__(self, clusters: Iterable[str], now: float, *, whole: bool) -> None:
+    def __init__(self, clusters: Iterable[str], now: float, *, include_installation: bool) -> None:
         self._clusters = tuple(clusters)
         self._now = now
         #: What is of no cluster is shown, too.
-        self._whole = whole
+        self._include_installation = include_installation
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -68,21 +68,21 @@ class FleetCollector(Collector):
             stale.add_metric((header.cluster,), float(header.stale))
             if header.as_of is not None:
                 age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
-        for cluster, count in hub.sockets().items():
+        for cluster, count in hub.count_sockets().items():
             if cluster in self._clusters:
                 sockets.add_metric((cluster,), count)
         yield from (agents, age, stale, reachable, sockets)
-        yield from _instances(self._clusters, self._now)
-        yield from _alerting(self._clusters, whole=self._whole)
+        yield from _collect_instance_metrics(self._clusters, self._now)
+        yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
 
     def _header(self, cluster: str) -> StreamHeader | None:
         try:
             return record_reader.reader().header(cluster, self._now)
-        except StateUnavailable:
+        except StateUnavailableError:
             return None
 
 
-def _instances(clusters: Iterable[str], now: float) -> Iterator[Metric]:
+def _collect_instance_metrics(clusters: Iterable[str], now: float) -> Iterator[Metric]:
     """The destination health of every auth and proxy that is not gone: one series each, of what it is now."""
     labels = ("cluster", "kind", "instance_id", "name")
     health = GaugeMetricFamily(
@@ -93,58 +93,58 @@ def _instances(clusters: Iterable[str], now: float) -> Iterator[Metric]:
     since = GaugeMetricFamily(
         "refloat_instance_health_since_timestamp_seconds", "Since when it is that.", labels=labels
     )
-    draining = GaugeMetricFamily("refloat_instance_draining", "1: it takes nobody new.", labels=labels)
+    draining_gauge = GaugeMetricFamily("refloat_instance_draining", "1: it takes nobody new.", labels=labels)
     for cluster in clusters:
         for view in _views(cluster, now):
             facts = view.facts
-            who = (cluster, facts.kind.value, facts.id, facts.name)
-            known = view.health is not Health.UNKNOWN
-            why = facts.watch.active.signal.reason.value if known else ""
-            health.add_metric((*who, view.health.value, why), 1)
+            instance_labels = (cluster, facts.kind.value, facts.id, facts.name)
+            is_known = view.health is not Health.UNKNOWN
+            reason = facts.watch.active.signal.reason.value if is_known else ""
+            health.add_metric((*instance_labels, view.health.value, reason), 1)
             if view.health_since is not None:
-                since.add_metric(who, view.health_since)
-            draining.add_metric(who, float(view.draining is not None))
-    yield from (health, since, draining)
+                since.add_metric(instance_labels, view.health_since)
+            draining_gauge.add_metric(instance_labels, float(view.drain_request is not None))
+    yield from (health, since, draining_gauge)
 
 
 def _views(cluster: str, now: float) -> list[InstanceView]:
     try:
         views = record_reader.reader().instances(cluster, now)
-    except StateUnavailable:
+    except StateUnavailableError:
         return []
     return [view for view in views if view.facts.gone_at is None]
 
 
-def _alerting(clusters: Iterable[str], *, whole: bool) -> Iterator[Metric]:
+def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: bool) -> Iterator[Metric]:
     """What the process that looks for incidents left in the database: the watchdog, incidents, messages."""
     watchdog = GaugeMetricFamily(
         "refloat_watchdog_timestamp_seconds", "When incidents were last looked for.", labels=("cluster",)
     )
-    took = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
+    look_seconds = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
     incidents = GaugeMetricFamily("refloat_incidents", "Open incidents.", labels=("cluster", "severity"))
     messages = GaugeMetricFamily(
         "refloat_messages", "Messages of alerts that are not sent.", labels=("cluster", "state")
     )
-    known = set(clusters)
-    for clock in AlertClock.objects.filter(cluster__in=known).exclude(looked_at=None):
+    cluster_names = set(clusters)
+    for clock in AlertClock.objects.filter(cluster__in=cluster_names).exclude(looked_at=None):
         watchdog.add_metric((clock.cluster_id,), clock.looked_at or 0.0)
-        took.add_metric((clock.cluster_id,), clock.took_ms / 1000)
-    rows = Incident.objects.filter(state__in=OPEN, inhibited_by="", silenced_by="")
-    open_ones = {
+        look_seconds.add_metric((clock.cluster_id,), clock.took_ms / 1000)
+    rows = Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="")
+    open_counts = {
         (cluster, severity): count
         for cluster, severity, count in rows.order_by()
         .values_list("cluster", "severity")
         .annotate(Count("pk"))
     }
-    for cluster in sorted(known):
+    for cluster in sorted(cluster_names):
         for severity in Severity:
-            incidents.add_metric((cluster, severity.slug), open_ones.get((cluster, int(severity)), 0))
+            incidents.add_metric((cluster, severity.slug), open_counts.get((cluster, int(severity)), 0))
     unsent = Delivery.objects.filter(sent_at=None).order_by().values_list("cluster")
     for state, rows_of_state in (
         ("waiting", unsent.filter(failed_at=None)),
         ("failed", unsent.exclude(failed_at=None)),
     ):
         counts = dict(rows_of_state.annotate(Count("pk")))
-        for cluster in (*sorted(known), *([""] if whole else [])):
+        for cluster in (*sorted(cluster_names), *([""] if include_installation else [])):
             messages.add_metric((cluster, state), counts.get(cluster, 0))
-    yield from (watchdog, took, incidents, messages)
+    yield from (watchdog, look_seconds, incidents, messages)

@@ -11,38 +11,38 @@ from heapq import merge
 from operator import attrgetter
 
 from fleet.alerts.facts import RATE_SECONDS
-from fleet.alerts.notifications import duration_words
+from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.vocabulary.instances import FAULTS
-from fleet.vocabulary.verdicts import HARMED, LOST_OR_AT_RISK, State
+from fleet.vocabulary.instances import FAULT_STATES
+from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
-_WATCHED = {
+_STATE_OF_KIND = {
     RuleKind.STRANDED: State.STRANDED.slug,
     RuleKind.AT_RISK: State.AT_RISK.slug,
     RuleKind.EXCESS: State.EXCESS.slug,
 }
-_LOST = frozenset(state.slug for state in LOST_OR_AT_RISK)
-_HARMED = frozenset(state.slug for state in HARMED)
-_SICK = frozenset(state.slug for state in FAULTS)
+_LOST_STATES = frozenset(state.slug for state in LOST_OR_AT_RISK_STATES)
+_HARMED_STATES = frozenset(state.slug for state in AFFECTED_STATES)
+_SICK_STATES = frozenset(state.slug for state in FAULT_STATES)
 #: What the history calls that which is no instance, before the cluster's name.
-_BACKEND, _CLUSTER = "backend/", "cluster/"
+_BACKEND_PREFIX, _CLUSTER_PREFIX = "backend/", "cluster/"
 #: Kinds that are about instances, and which of their turns are looked at.
-_TURNING: Mapping[RuleKind, Callable[[str], bool]] = {
-    RuleKind.INSTANCE: lambda instance: not instance.startswith((_BACKEND, _CLUSTER)),
-    RuleKind.BACKEND: lambda instance: instance.startswith(_BACKEND),
-    RuleKind.UNREACHABLE: lambda instance: instance.startswith(_CLUSTER),
+_INSTANCE_FILTERS: Mapping[RuleKind, Callable[[str], bool]] = {
+    RuleKind.INSTANCE: lambda instance: not instance.startswith((_BACKEND_PREFIX, _CLUSTER_PREFIX)),
+    RuleKind.BACKEND: lambda instance: instance.startswith(_BACKEND_PREFIX),
+    RuleKind.UNREACHABLE: lambda instance: instance.startswith(_CLUSTER_PREFIX),
 }
 #: Kinds that the history of instances can answer for.
-BY_INSTANCES = frozenset(_TURNING)
+INSTANCE_KINDS = frozenset(_INSTANCE_FILTERS)
 #: Why others cannot be played.
-UNPLAYABLE: Mapping[RuleKind, str] = {
+UNSUPPORTED_KINDS: Mapping[RuleKind, str] = {
     RuleKind.BLIND: "While nobody polled nothing was written down, so this rule cannot be played over the history.",
     RuleKind.DRIFT: "The history holds no policies, so this rule cannot be played over it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AgentStateChange:
     """One agent's change of state."""
 
     at: float
@@ -55,7 +55,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class InstanceStateChange:
     """One instance's change of state."""
 
     at: float
@@ -65,7 +65,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class FiringPeriod:
     """One time the rule would have fired."""
 
     cause: str
@@ -81,152 +81,152 @@ class Spell:
         return self.ended_at - self.began_at
 
 
-def play(
+def run_backtest(
     rule: Rule,
-    changes: Iterable[Change],
-    agents: int,
+    changes: Iterable[AgentStateChange],
+    agent_count: int,
     until: float,
-    labelled: Collection[str] | None = None,
-    turns: Iterable[Turn] = (),
-) -> list[Spell]:
+    labelled_agents: Collection[str] | None = None,
+    instance_changes: Iterable[InstanceStateChange] = (),
+) -> list[FiringPeriod]:
     """The times a rule would have fired until then, oldest first.
 
     `changes` and `turns` are oldest first; `labelled`: ids of agents with its label.
     """
-    if rule.label and labelled is not None:
-        changes = (change for change in changes if change.agent in labelled)
-    if rule.kind in _TURNING:
-        wanted = (turn for turn in turns if _TURNING[rule.kind](turn.instance))
-        spells = _by_turns(wanted, changes, until)
+    if rule.label and labelled_agents is not None:
+        changes = (change for change in changes if change.agent in labelled_agents)
+    if rule.kind in _INSTANCE_FILTERS:
+        relevant_changes = (instance_change for instance_change in instance_changes if _INSTANCE_FILTERS[rule.kind](instance_change.instance))
+        firing_periods = _periods_by_instance(relevant_changes, changes, until)
         if rule.kind is RuleKind.UNREACHABLE:
-            spells = [replace(spell, peak=agents) for spell in spells]
+            firing_periods = [replace(firing_period, peak=agent_count) for firing_period in firing_periods]
     elif rule.kind is RuleKind.RATE:
-        spells = _by_rate(changes, rule.threshold(agents), until)
+        firing_periods = _periods_by_rate(changes, rule.threshold(agent_count), until)
     else:
-        spells = _by_count(_WATCHED[rule.kind], changes, rule.threshold(agents), until)
-    return sorted(_fired(spells, rule), key=lambda spell: spell.began_at)
+        firing_periods = _periods_by_count(_STATE_OF_KIND[rule.kind], changes, rule.threshold(agent_count), until)
+    return sorted(_select_periods(firing_periods, rule), key=lambda firing_period: firing_period.began_at)
 
 
-def sentence(spells: Sequence[Spell], days: float) -> str:
+def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
     """`Would have fired 3 times in 7 days, longest 12 min.`"""
-    period = f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else duration_words(days * 86400.0)
-    if not spells:
+    period = f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else format_duration(days * 86400.0)
+    if not firing_periods:
         return f"Would not have fired in {period}."
-    times = "once" if len(spells) == 1 else f"{len(spells)} times"
-    return f"Would have fired {times} in {period}, longest {duration_words(max(s.seconds for s in spells))}."
+    times = "once" if len(firing_periods) == 1 else f"{len(firing_periods)} times"
+    return f"Would have fired {times} in {period}, longest {format_duration(max(s.seconds for s in firing_periods))}."
 
 
-class _Counts:
+class _StateCounts:
     """How many agents are in one of some states now, by cause."""
 
     def __init__(self, states: Collection[str]) -> None:
         self._states = states
-        self._where: dict[str, str] = {}
+        self._cause_by_agent: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
     def __getitem__(self, cause: str) -> int:
         return self._counts.get(cause, 0)
 
-    def take(self, change: Change) -> Iterator[str]:
+    def apply(self, change: AgentStateChange) -> Iterator[str]:
         """Take a change in, and answer the causes whose number may be another one now."""
-        left = self._where.pop(change.agent, None)
-        if left is not None:
-            self._counts[left] -= 1
-            yield left
+        previous_cause = self._cause_by_agent.pop(change.agent, None)
+        if previous_cause is not None:
+            self._counts[previous_cause] -= 1
+            yield previous_cause
         if change.new in self._states:
-            self._where[change.agent] = change.cause
+            self._cause_by_agent[change.agent] = change.cause
             self._counts[change.cause] = self[change.cause] + 1
-            if change.cause != left:
+            if change.cause != previous_cause:
                 yield change.cause
 
 
-class _Holding:
+class _FiringTracker:
     """What holds now, by cause, and what held before."""
 
     def __init__(self) -> None:
-        self._began: dict[str, tuple[float, int]] = {}
+        self._starts: dict[str, tuple[float, int]] = {}
         self._peaks: dict[str, int] = {}
-        self._over: list[Spell] = []
+        self._ended_periods: list[FiringPeriod] = []
 
     def __contains__(self, cause: str) -> bool:
-        return cause in self._began
+        return cause in self._starts
 
-    def holds(self, cause: str, event: Change | Turn, count: int) -> None:
-        self._began.setdefault(cause, (event.at, event.round))
+    def record(self, cause: str, event: AgentStateChange | InstanceStateChange, count: int) -> None:
+        self._starts.setdefault(cause, (event.at, event.round))
         self._peaks[cause] = max(self._peaks.get(cause, 0), count)
 
-    def ends(self, cause: str, event: Change | Turn) -> None:
-        if cause in self._began:
-            at, number = self._began.pop(cause)
-            self._over.append(
-                Spell(cause, at, event.at, self._peaks.pop(cause), _rounds(number, event.round))
+    def end(self, cause: str, event: AgentStateChange | InstanceStateChange) -> None:
+        if cause in self._starts:
+            at, number = self._starts.pop(cause)
+            self._ended_periods.append(
+                FiringPeriod(cause, at, event.at, self._peaks.pop(cause), _round_count(number, event.round))
             )
 
-    def spells(self, until: float) -> list[Spell]:
-        lasting = (Spell(cause, at, until, self._peaks[cause]) for cause, (at, _) in self._began.items())
-        return [*self._over, *lasting]
+    def firing_periods(self, until: float) -> list[FiringPeriod]:
+        open_periods = (FiringPeriod(cause, at, until, self._peaks[cause]) for cause, (at, _) in self._starts.items())
+        return [*self._ended_periods, *open_periods]
 
 
-def _rounds(first: int, last: int) -> int | None:
+def _round_count(first: int, last: int) -> int | None:
     # They are numbered by time and interval: with another interval the numbers begin elsewhere.
     return last - first if 0 < first <= last else None
 
 
-def _by_count(state: str, changes: Iterable[Change], threshold: int, until: float) -> list[Spell]:
-    counts, holding = _Counts({state}), _Holding()
+def _periods_by_count(state: str, changes: Iterable[AgentStateChange], threshold: int, until: float) -> list[FiringPeriod]:
+    counts, tracker = _StateCounts({state}), _FiringTracker()
     for change in changes:
-        for cause in tuple(counts.take(change)):
+        for cause in tuple(counts.apply(change)):
             if counts[cause] >= threshold:
-                holding.holds(cause, change, counts[cause])
+                tracker.record(cause, change, counts[cause])
             else:
-                holding.ends(cause, change)
-    return holding.spells(until)
+                tracker.end(cause, change)
+    return tracker.firing_periods(until)
 
 
-def _by_turns(turns: Iterable[Turn], changes: Iterable[Change], until: float) -> list[Spell]:
-    counts, holding = _Counts(_HARMED), _Holding()
-    both: tuple[Iterable[Change | Turn], Iterable[Change | Turn]] = (changes, turns)
-    for event in merge(*both, key=attrgetter("at")):
-        if isinstance(event, Change):
-            for cause in counts.take(event):
-                if cause in holding:
-                    holding.holds(cause, event, counts[cause])
-        elif event.new in _SICK:
-            holding.holds(event.instance, event, counts[event.instance])
+def _periods_by_instance(instance_changes: Iterable[InstanceStateChange], changes: Iterable[AgentStateChange], until: float) -> list[FiringPeriod]:
+    counts, tracker = _StateCounts(_HARMED_STATES), _FiringTracker()
+    streams: tuple[Iterable[AgentStateChange | InstanceStateChange], Iterable[AgentStateChange | InstanceStateChange]] = (changes, instance_changes)
+    for event in merge(*streams, key=attrgetter("at")):
+        if isinstance(event, AgentStateChange):
+            for cause in counts.apply(event):
+                if cause in tracker:
+                    tracker.record(cause, event, counts[cause])
+        elif event.new in _SICK_STATES:
+            tracker.record(event.instance, event, counts[event.instance])
         else:
-            holding.ends(event.instance, event)
-    return holding.spells(until)
+            tracker.end(event.instance, event)
+    return tracker.firing_periods(until)
 
 
-def _by_rate(changes: Iterable[Change], threshold: int, until: float) -> list[Spell]:
-    lost: list[float] = []
-    spells: list[Spell] = []
+def _periods_by_rate(changes: Iterable[AgentStateChange], threshold: int, until: float) -> list[FiringPeriod]:
+    loss_times: list[float] = []
+    firing_periods: list[FiringPeriod] = []
     for change in changes:
-        if change.new not in _LOST or change.old in _LOST:
+        if change.new not in _LOST_STATES or change.old in _LOST_STATES:
             continue
-        lost = [at for at in lost if change.at - at < RATE_SECONDS] + [change.at]
-        if len(lost) < threshold:
+        loss_times = [at for at in loss_times if change.at - at < RATE_SECONDS] + [change.at]
+        if len(loss_times) < threshold:
             continue
         end = min(change.at + RATE_SECONDS, until)
-        if spells and change.at <= spells[-1].ended_at:
-            spells[-1] = Spell("", spells[-1].began_at, end, max(spells[-1].peak, len(lost)))
+        if firing_periods and change.at <= firing_periods[-1].ended_at:
+            firing_periods[-1] = FiringPeriod("", firing_periods[-1].began_at, end, max(firing_periods[-1].peak, len(loss_times)))
         else:
-            spells.append(Spell("", change.at, end, len(lost)))
-    return spells
+            firing_periods.append(FiringPeriod("", change.at, end, len(loss_times)))
+    return firing_periods
 
 
-def _fired(spells: Iterable[Spell], rule: Rule) -> list[Spell]:
+def _select_periods(firing_periods: Iterable[FiringPeriod], rule: Rule) -> list[FiringPeriod]:
     """Those that lasted long enough, each with what came back at its cause before it was resolved."""
-    fired: list[Spell] = []
+    selected_periods: list[FiringPeriod] = []
     last: dict[str, int] = {}
-    for spell in sorted(spells, key=lambda one: one.began_at):
-        at = last.get(spell.cause)
-        if at is not None and spell.began_at - fired[at].ended_at < rule.recover_seconds:
-            before = fired[at]
-            fired[at] = Spell(spell.cause, before.began_at, spell.ended_at, max(before.peak, spell.peak))
-        elif spell.seconds >= rule.pending_seconds and (
-            spell.rounds is None or spell.rounds >= rule.pending_rounds
+    for firing_period in sorted(firing_periods, key=lambda candidate: candidate.began_at):
+        last_index = last.get(firing_period.cause)
+        if last_index is not None and firing_period.began_at - selected_periods[last_index].ended_at < rule.recover_seconds:
+            previous = selected_periods[last_index]
+            selected_periods[last_index] = FiringPeriod(firing_period.cause, previous.began_at, firing_period.ended_at, max(previous.peak, firing_period.peak))
+        elif firing_period.seconds >= rule.pending_seconds and (
+            firing_period.rounds is None or firing_period.rounds >= rule.pending_rounds
         ):
-            last[spell.cause] = len(fired)
-            fired.append(spell)
-    return fired
+            last[firing_period.cause] = len(selected_periods)
+            selected_periods.append(firing_period)
+    return selected_periods

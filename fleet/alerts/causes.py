@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet.alerts.facts import (
-    backend_of,
-    beginnings,
+    backend_cause_of,
+    sick_since_by_key,
     cause_of_instance,
-    fail_together,
-    instances_together,
+    is_joint_failure,
+    group_instances,
     root_cause_of,
-    whole_of,
+    cluster_cause_of,
 )
-from fleet.alerts.inhibition import JOINT, STRENGTH
-from fleet.monitoring.classify import prepare
+from fleet.alerts.inhibition import JOINT_KINDS, STRENGTH_ORDER
+from fleet.monitoring.classify import prepare_frame
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.naming import natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,43 +30,43 @@ class SickCause:
 
     key: str
     #: Without a full stop: `proxy-1 does not answer`.
-    words: str
+    description: str
 
 
-def causes_now(table: FleetTable) -> tuple[SickCause, ...]:
+def find_causes(table: FleetTable) -> tuple[SickCause, ...]:
     """Return the causes that stand for themselves, the strongest first; what a stronger one explains is left out."""
     if table.as_of is None:
         return ()
-    frame = prepare(table.fleet, table.as_of)
+    frame = prepare_frame(table.fleet, table.as_of)
     if frame.unreachable:
-        return (SickCause(whole_of(table.cluster).key, "no instance of the cluster answers"),)
-    sick = [view for view in table.instances.values() if view.state in FAULTS]
+        return (SickCause(cluster_cause_of(table.cluster).key, "no instance of the cluster answers"),)
+    sick = [view for view in table.instances.values() if view.state in FAULT_STATES]
     keys = {cause_of_instance(view).key for view in sick}
     sick = [view for view in sick if root_cause_of(view) not in keys]
-    found: list[SickCause] = []
+    causes: list[SickCause] = []
     if frame.backend_down:
-        began = beginnings(table, frame)
-        backend = backend_of(table.cluster)
-        found.append(SickCause(backend.key, _backend_words(table)))
-        earliest = began[backend.key]
+        sick_since = sick_since_by_key(table, frame)
+        backend = backend_cause_of(table.cluster)
+        causes.append(SickCause(backend.key, _backend_description(table)))
+        earliest = sick_since[backend.key]
         sick = [
             view
             for view in sick
-            if began.get(cause_of_instance(view).key, frame.now) < earliest
+            if sick_since.get(cause_of_instance(view).key, frame.now) < earliest
             and root_cause_of(view) != backend.key
         ]
-    together = instances_together(table.instances.values())
-    for cause in sorted(together, key=lambda cause: STRENGTH.index(cause.kind)):
-        assert cause.kind in JOINT, "what fails together is a region or a proxy group"
-        members = [view for view in sick if cause_of_instance(view).key in together[cause]]
-        if fail_together(len(members), len(together[cause])):
-            words = f"{len(members)} of {len(together[cause])} instances of {cause.name} are sick"
-            found.append(SickCause(cause.key, words))
+    members_by_cause = group_instances(table.instances.values())
+    for cause in sorted(members_by_cause, key=lambda cause: STRENGTH_ORDER.index(cause.kind)):
+        assert cause.kind in JOINT_KINDS, "what fails together is a region or a proxy group"
+        members = [view for view in sick if cause_of_instance(view).key in members_by_cause[cause]]
+        if is_joint_failure(len(members), len(members_by_cause[cause])):
+            description = f"{len(members)} of {len(members_by_cause[cause])} instances of {cause.name} are sick"
+            causes.append(SickCause(cause.key, description))
             sick = [view for view in sick if view not in members]
-    return (*found, *_of_instances(sick))
+    return (*causes, *_instance_causes(sick))
 
 
-def _backend_words(table: FleetTable) -> str:
+def _backend_description(table: FleetTable) -> str:
     auths = [
         view
         for view in table.instances.values()
@@ -75,18 +75,18 @@ def _backend_words(table: FleetTable) -> str:
     return f"all {len(auths)} auth servers fell sick together, likely because of their backend"
 
 
-def _of_instances(sick: Sequence[InstanceView]) -> list[SickCause]:
+def _instance_causes(sick: Sequence[InstanceView]) -> list[SickCause]:
     """Each by itself; one that merely expired while an auth is sick, and names none, could not write its heartbeat."""
-    behind = any(view.facts.kind is InstanceKind.AUTH for view in sick)
-    alone = [
-        view for view in sick if not (behind and _names_no_auth(view) and view.state is InstanceState.EXPIRED)
+    has_sick_auth = any(view.facts.kind is InstanceKind.AUTH for view in sick)
+    independent_views = [
+        view for view in sick if not (has_sick_auth and _is_proxy_without_auth(view) and view.state is InstanceState.EXPIRED)
     ]
-    alone.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
+    independent_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
     return [
         SickCause(cause_of_instance(view).key, f"{view.facts.name} {view.state.look.complaint}")
-        for view in alone
+        for view in independent_views
     ]
 
 
-def _names_no_auth(view: InstanceView) -> bool:
+def _is_proxy_without_auth(view: InstanceView) -> bool:
     return view.facts.kind is InstanceKind.PROXY and not view.facts.heartbeat_auth

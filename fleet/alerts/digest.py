@@ -14,11 +14,11 @@ from typing import Any
 from django.db.models import Q
 
 from fleet.alerts import notifications, store
-from fleet.alerts.channels.registry import READ
+from fleet.alerts.channels.registry import READABLE_KINDS
 from fleet.alerts.notifications import Links
 from fleet.models import alerting
 from fleet.models import incidents as rows
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice, NoticeKind, Severity
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notification, NotificationKind, Severity
 
 #: Digests are made at this hour, UTC; weekly ones on Mondays.
 _HOUR = 8
@@ -26,7 +26,7 @@ _HOUR = 8
 _LINES = 20
 
 
-class Period(StrEnum):
+class DigestPeriod(StrEnum):
     """How often a channel gets one. Values are in the database; empty there: never."""
 
     DAILY = "daily"
@@ -35,105 +35,105 @@ class Period(StrEnum):
     @property
     def seconds(self) -> float:
         """What it covers."""
-        return 86400.0 if self is Period.DAILY else 7 * 86400.0
+        return 86400.0 if self is DigestPeriod.DAILY else 7 * 86400.0
 
 
-def slot(now: float) -> float:
+def newest_slot_at(now: float) -> float:
     """The moment of the newest digest that should have been made by now."""
     local = datetime.fromtimestamp(now, UTC)
     at = local.replace(hour=_HOUR, minute=0, second=0, microsecond=0)
     return (at if at <= local else at - timedelta(days=1)).timestamp()
 
 
-def due(last: float | None, now: float) -> tuple[Period, ...]:
+def due_periods(last_slot: float | None, now: float) -> tuple[DigestPeriod, ...]:
     """Which are to be made now; `last`: the slot of the newest one. None made yet: the first comes in its time."""
-    newest = slot(now)
-    if last is None or newest <= last:
+    newest = newest_slot_at(now)
+    if last_slot is None or newest <= last_slot:
         return ()
-    days = range(round((newest - last) / 86400.0))
+    days = range(round((newest - last_slot) / 86400.0))
     mondays = [day for day in days if datetime.fromtimestamp(newest - day * 86400.0, UTC).weekday() == 0]
-    return (Period.DAILY, Period.WEEKLY) if mondays else (Period.DAILY,)
+    return (DigestPeriod.DAILY, DigestPeriod.WEEKLY) if mondays else (DigestPeriod.DAILY,)
 
 
 def compose(
-    cluster: str, period: Period, found: Sequence[Incident], now: float, console: str = ""
+    cluster: str, period: DigestPeriod, incidents: Sequence[Incident], now: float, console: str = ""
 ) -> dict[str, Any] | None:
     """The message about incidents of a period, as `messages.payload` has it; None when there is nothing to say."""
-    began = now - period.seconds
-    here = [one for one in found if one.fired_at is not None and (one.resolved_at or now) >= began]
-    if not here:
+    period_start = now - period.seconds
+    recent_incidents = [incident for incident in incidents if incident.fired_at is not None and (incident.resolved_at or now) >= period_start]
+    if not recent_incidents:
         return None
-    quiet = [one for one in here if one.severity is Severity.INFO]
-    told = [one for one in here if one.severity > Severity.INFO]
-    counted = Counter(one.severity for one in told)
-    head = [f"{counted[one]} {one.slug}" for one in (Severity.CRITICAL, Severity.WARNING) if counted[one]]
+    info_incidents = [incident for incident in recent_incidents if incident.severity is Severity.INFO]
+    alerted_incidents = [incident for incident in recent_incidents if incident.severity > Severity.INFO]
+    severity_counts = Counter(incident.severity for incident in alerted_incidents)
+    head = [f"{severity_counts[incident]} {incident.slug}" for incident in (Severity.CRITICAL, Severity.WARNING) if severity_counts[incident]]
     parts = [f"incidents: {' and '.join(head)}"] if head else []
-    parts += [notifications.headline(one) for one in quiet if one.is_open][:2]
-    said = ", ".join(parts) or f"{len(quiet)} that nobody needed to hear of"
+    parts += [notifications.headline(incident) for incident in info_incidents if incident.is_open][:2]
+    summary = ", ".join(parts) or f"{len(info_incidents)} that nobody needed to hear of"
     day = datetime.fromtimestamp(now, UTC).date().isoformat()
     blocks = [
-        *_block("Never sent by itself", quiet, now),
-        *_block("Still open", [one for one in told if one.is_open], now),
-        *_block("Over", [one for one in told if not one.is_open], now),
+        *_section("Never sent by itself", info_incidents, now),
+        *_section("Still open", [incident for incident in alerted_incidents if incident.is_open], now),
+        *_section("Over", [incident for incident in alerted_incidents if not incident.is_open], now),
     ]
     link = f"{console}{'' if cluster == 'default' else f'/c/{cluster}'}/incidents/" if console else ""
     blocks += [f"Incidents: {link}"] if link else []
-    about = Incident(
-        cluster, Cause(CauseKind.FLEET, f"{period.value}-digest-{day}", "digest"), 1, IncidentState.RESOLVED, began
+    digest_incident = Incident(
+        cluster, Cause(CauseKind.FLEET, f"{period.value}-digest-{day}", "digest"), 1, IncidentState.RESOLVED, period_start
     )  # fmt: skip
-    payload = notifications.payload(Notice(NoticeKind.DIGEST, about, now, 1), Links(console))
+    payload = notifications.payload(Notification(NotificationKind.DIGEST, digest_incident, now, 1), Links(console))
     return payload | {
-        "subject": f"{period.value.upper()} DIGEST {cluster}: {said}",
+        "subject": f"{period.value.upper()} DIGEST {cluster}: {summary}",
         "text": "\n".join(blocks) + "\n",
         "links": {"Incidents": link} if link else {},
     }
 
 
-def _block(title: str, found: Iterable[Incident], now: float) -> list[str]:
-    listed = sorted(found, key=lambda one: (-one.severity, -one.peak))
-    if not listed:
+def _section(title: str, incidents: Iterable[Incident], now: float) -> list[str]:
+    sorted_incidents = sorted(incidents, key=lambda incident: (-incident.severity, -incident.peak))
+    if not sorted_incidents:
         return []
     lines = [
-        f"- {notifications.headline(one)}: {one.peak} at most, for {notifications.duration_words(one.duration(now))}"
-        f" from {notifications.clock(one.opened_at)}{', still so' if one.is_open else ''}"
-        for one in listed[:_LINES]
+        f"- {notifications.headline(incident)}: {incident.peak} at most, for {notifications.format_duration(incident.duration(now))}"
+        f" from {notifications.format_utc(incident.opened_at)}{', still so' if incident.is_open else ''}"
+        for incident in sorted_incidents[:_LINES]
     ]
-    more = len(listed) - len(lines)
+    more = len(sorted_incidents) - len(lines)
     return [f"{title}:", *lines, *([f"- and {more} more"] if more > 0 else [])]
 
 
-def enqueue(clock: alerting.AlertClock, now: float, console: str = "") -> int:
+def enqueue_digests(clock: alerting.AlertClock, now: float, console: str = "") -> int:
     """Put the digests that are due into the outbox; how many. Call it in the transaction of who looks."""
-    periods = due(clock.digest_at, now)
+    periods = due_periods(clock.digest_at, now)
     if clock.digest_at is None or periods:
-        alerting.AlertClock.objects.filter(pk=clock.pk).update(digest_at=slot(now))
-    cluster, sent = clock.cluster_id, 0
+        alerting.AlertClock.objects.filter(pk=clock.pk).update(digest_at=newest_slot_at(now))
+    cluster, enqueued_count = clock.cluster_id, 0
     for period in periods:
-        readable = alerting.Channel.objects.filter(digest=period.value, enabled=True, kind__in=READ)
-        hearing = alerting.in_cluster(readable, cluster)
-        if not hearing:
+        readable_channels = alerting.Channel.objects.filter(digest=period.value, enabled=True, kind__in=READABLE_KINDS)
+        receiving_channels = alerting.filter_by_cluster(readable_channels, cluster)
+        if not receiving_channels:
             continue
-        payload = compose(cluster, period, _incidents(cluster, now - period.seconds), now, console)
+        payload = compose(cluster, period, _read_incidents(cluster, now - period.seconds), now, console)
         if payload is not None:
-            sent += _put(hearing, cluster, payload, now)
-    return sent
+            enqueued_count += _enqueue_deliveries(receiving_channels, cluster, payload, now)
+    return enqueued_count
 
 
-def _incidents(cluster: str, since: float) -> list[Incident]:
-    lately = Q(resolved_at=None) | Q(resolved_at__gte=since)
-    found = rows.Incident.objects.filter(lately, cluster=cluster, inhibited_by="").exclude(fired_at=None)
-    return [store.value_of(row) for row in found[:1000]]
+def _read_incidents(cluster: str, since: float) -> list[Incident]:
+    is_recent = Q(resolved_at=None) | Q(resolved_at__gte=since)
+    incident_rows = rows.Incident.objects.filter(is_recent, cluster=cluster, inhibited_by="").exclude(fired_at=None)
+    return [store.incident_of(row) for row in incident_rows[:1000]]
 
 
-def _put(channels: Iterable[alerting.Channel], cluster: str, payload: Mapping[str, Any], now: float) -> int:
-    made = alerting.Delivery.objects.bulk_create(
+def _enqueue_deliveries(channels: Iterable[alerting.Channel], cluster: str, payload: Mapping[str, Any], now: float) -> int:
+    deliveries = alerting.Delivery.objects.bulk_create(
         [
             alerting.Delivery(
-                channel=channel, cluster=cluster, key=payload["key"], kind=NoticeKind.DIGEST.value, payload=payload,
+                channel=channel, cluster=cluster, key=payload["key"], kind=NotificationKind.DIGEST.value, payload=payload,
                 created_at=now, next_attempt_at=now,
             )
             for channel in channels
         ],
         ignore_conflicts=True,
     )  # fmt: skip
-    return len(made)
+    return len(deliveries)

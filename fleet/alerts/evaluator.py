@@ -15,15 +15,15 @@ import numpy as np
 
 from fleet import lease
 from fleet.alerts import digest, notifications, store
-from fleet.alerts.facts import Facts, Harmed, Mask, blind, gather, match_names
-from fleet.alerts.lifecycle import Look, noticed
-from fleet.alerts.matchers import Matcher, is_of_agents
+from fleet.alerts.facts import Facts, AffectedCounter, Mask, blind_facts, gather, match_names
+from fleet.alerts.lifecycle import Evaluation, with_notification
+from fleet.alerts.matchers import Matcher, is_agent_matching
 from fleet.alerts.notifications import Links
-from fleet.alerts.round import Outcome, look
-from fleet.alerts.routes import Route, escalates_at, leaves, receivers
+from fleet.alerts.round import EvaluationOutcome, evaluate
+from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
-from fleet.alerts.silences import WARN_BEFORE, Silence, active
-from fleet.alerts.unchanged_looks import Calm, calm_after
+from fleet.alerts.silences import WARN_BEFORE, Silence, find_active_silences
+from fleet.alerts.unchanged_looks import SteadyState, steady_state_after
 from fleet.models import alerting
 from fleet.models import incidents as rows
 from fleet.models.clusters import ClusterLease
@@ -32,21 +32,21 @@ from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import (
-    Happening,
+    TimelineEntry,
     Incident,
     IncidentState,
-    Notice,
-    NoticeKind,
+    Notification,
+    NotificationKind,
     Severity,
     TimelineKind,
 )
 
 #: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
-Drift = Callable[[str, Iterable[InstanceView]], Sequence[str]]
+DriftLookup = Callable[[str, Iterable[InstanceView]], Sequence[str]]
 #: What a timeline says before a message that no channel takes.
-_NOBODY = "To nobody, for no channel is on its route: "
+_NO_RECEIVER_PREFIX = "To nobody, for no channel is on its route: "
 #: Seconds between two looks whether a digest is due.
-_DIGEST_LOOK = 60.0
+_DIGEST_CHECK_SECONDS = 60.0
 
 
 def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
@@ -55,12 +55,12 @@ def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class LiveUpdate:
     """What people with an open page are told of one look."""
 
     cluster: str
     #: Open incidents by severity, without those that something explains or silences.
-    open: Mapping[str, int]
+    open_counts: Mapping[str, int]
     #: What to say; empty: only the numbers changed.
     text: str = ""
     severity: str = ""
@@ -68,198 +68,198 @@ class News:
 
 
 @dataclass(slots=True)
-class _Known:
+class _ClusterIncidents:
     """The incidents of a cluster as this process left them: nobody else writes more than who acknowledged them."""
 
     rows: dict[str, rows.Incident]
-    values: Mapping[str, Incident]
+    incidents: Mapping[str, Incident]
     #: As `store.acknowledged` has it.
-    acknowledged: store.Acknowledged
-    calm: Calm | None = None
+    acknowledgements: store.Acknowledgements
+    steady_state: SteadyState | None = None
 
 
-def _acknowledged(some: Mapping[str, rows.Incident]) -> store.Acknowledged:
-    return len(some), {row.id: row.acked_at for row in some.values() if row.acked_at is not None}
+def _acknowledgements_of(incident_rows: Mapping[str, rows.Incident]) -> store.Acknowledgements:
+    return len(incident_rows), {row.id: row.acked_at for row in incident_rows.values() if row.acked_at is not None}
 
 
 class Evaluator:
     """Looks at clusters. One object serves one process."""
 
-    def __init__(self, reader: Reader, holder: str, console_url: str = "", drift: Drift = no_drift) -> None:
+    def __init__(self, reader: Reader, holder: str, console_url: str = "", find_drifted: DriftLookup = no_drift) -> None:
         self._reader = reader
         self._holder = holder
         self._console_url = console_url.rstrip("/")
-        self._drift = drift
+        self._find_drifted = find_drifted
         self._versions: dict[str, Mapping[str, tuple[str, str]]] = {}
-        self._digested: dict[str, float] = {}
+        self._digest_checked_at: dict[str, float] = {}
         self._labels: dict[str, tuple[tuple[object, ...], dict[str, Mask]]] = {}
         self._facts: dict[str, tuple[tuple[object, ...], Facts]] = {}
-        self._harmed: dict[str, Harmed] = {}
-        self._known: dict[str, _Known] = {}
+        self._affected_counters: dict[str, AffectedCounter] = {}
+        self._cluster_incidents: dict[str, _ClusterIncidents] = {}
         self._leases: dict[str, ClusterLease] = {}
-        self._open: dict[str, Mapping[str, int]] = {}
+        self._open_counts: dict[str, Mapping[str, int]] = {}
 
-    def look(self, cluster: str, now: float) -> News | None:
-        """Take one look and keep what it changed; answers what is new. Raises LeaseHeld, DatabaseError."""
-        began = perf_counter()
+    def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
+        """Take one look and keep what it changed; answers what is new. Raises LeaseHeldError, DatabaseError."""
+        started_at = perf_counter()
         if cluster not in self._leases:
             alerting.AlertClock.objects.get_or_create(cluster_id=cluster)
             self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, to_moment(now))
-        rules = tuple(store.rules(cluster))
-        quiet = tuple(active(store.silences(now), store.windows(), cluster, now))
-        facts = self.facts(cluster, now, quiet)
-        known = self._incidents(cluster)
-        calm = known.calm
-        if calm is not None and calm.holds(
-            facts, rules, quiet, store.routes(cluster) if calm.routes is not None else None
+        rules = tuple(store.read_rules(cluster))
+        active_silences = tuple(find_active_silences(store.read_silences(now), store.read_windows(), cluster, now))
+        facts = self.gather_facts(cluster, now, active_silences)
+        cluster_incidents = self._load_incidents(cluster)
+        steady_state = cluster_incidents.steady_state
+        if steady_state is not None and steady_state.applies_to(
+            facts, rules, active_silences, store.read_routes(cluster) if steady_state.routes is not None else None
         ):
-            with self._keeping(cluster, now, began):
-                self._note(cluster, facts, now)
+            with self._fenced_transaction(cluster, now, started_at):
+                self._record_versions(cluster, facts, now)
             return None
         # Whatever goes wrong from here on, the next look reads them again.
-        del self._known[cluster]
-        kept = known.rows
-        outcome = look(known.values, facts, rules, quiet, lambda key: store.past(cluster, key))
-        escalating = _may_escalate(outcome)
-        tree = store.routes(cluster) if outcome.notices or escalating else ()
+        del self._cluster_incidents[cluster]
+        incident_rows = cluster_incidents.rows
+        outcome = evaluate(cluster_incidents.incidents, facts, rules, active_silences, lambda key: store.read_previous(cluster, key))
+        can_escalate = _can_escalate(outcome)
+        tree = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
         _escalate(outcome, tree, now)
-        _say_nobody(outcome, kept, tree, now)
-        with self._keeping(cluster, now, began):
-            store.save(kept, outcome.changed, outcome.dropped, outcome.happened, known.values)
-            for notice in outcome.notices:
-                self._enqueue(notice, kept[notice.incident.key], tree, rules, now)
-            self._note(cluster, facts, now)
-        news = self._news(cluster, outcome, kept)
-        left = {key: kept[key] for key in outcome.incidents}
-        self._known[cluster] = _Known(
-            left,
+        _mark_unreceived(outcome, incident_rows, tree, now)
+        with self._fenced_transaction(cluster, now, started_at):
+            store.save_outcome(incident_rows, outcome.changed_incidents, outcome.dropped_incidents, outcome.timeline_entries, cluster_incidents.incidents)
+            for notification in outcome.notifications:
+                self._enqueue_notification(notification, incident_rows[notification.incident.key], tree, rules, now)
+            self._record_versions(cluster, facts, now)
+        update = self._update_of(cluster, outcome, incident_rows)
+        open_rows = {key: incident_rows[key] for key in outcome.incidents}
+        self._cluster_incidents[cluster] = _ClusterIncidents(
+            open_rows,
             outcome.incidents,
-            _acknowledged(left),
-            calm_after(outcome, facts, rules, quiet, tree if escalating else None),
+            _acknowledgements_of(open_rows),
+            steady_state_after(outcome, facts, rules, active_silences, tree if can_escalate else None),
         )
-        return news
+        return update
 
-    def _incidents(self, cluster: str) -> _Known:
+    def _load_incidents(self, cluster: str) -> _ClusterIncidents:
         """Return the open incidents: those of the last look, unless somebody changed one since."""
-        known = self._known.get(cluster)
-        if known is None or store.acknowledged(cluster) != known.acknowledged:
-            loaded = store.load(cluster)
-            found = {key: store.value_of(row) for key, row in loaded.items()}
-            known = self._known[cluster] = _Known(loaded, found, _acknowledged(loaded))
-        return known
+        cluster_incidents = self._cluster_incidents.get(cluster)
+        if cluster_incidents is None or store.read_acknowledgements(cluster) != cluster_incidents.acknowledgements:
+            incident_rows = store.load_incidents(cluster)
+            incidents = {key: store.incident_of(row) for key, row in incident_rows.items()}
+            cluster_incidents = self._cluster_incidents[cluster] = _ClusterIncidents(incident_rows, incidents, _acknowledgements_of(incident_rows))
+        return cluster_incidents
 
-    def facts(self, cluster: str, now: float, quiet: Sequence[Silence]) -> Facts:
+    def gather_facts(self, cluster: str, now: float, active_silences: Sequence[Silence]) -> Facts:
         """What is known of a cluster now. That the record cannot be read is known, too."""
         try:
             table = self._reader.table(cluster, now)
         except StateError as error:
-            return blind(cluster, now, None, f"The record cannot be read: {error}.")
-        patterns = store.labels(cluster)
-        muting = [one.matchers for one in quiet if is_of_agents(one.matchers)]
-        key = (table.epoch, table.as_of, table.stale, tuple(sorted(patterns.items())), tuple(muting))
-        known = self._facts.get(cluster)
-        if known is None or known[0] != key or table.stale:
-            labels = self._masks(table, patterns)
-            off = () if table.stale else self._drift(cluster, table.instances.values())
-            harmed = self._harmed.setdefault(cluster, Harmed())
-            known = (key, gather(table, now, labels, muted(table, muting, labels), off, harmed))
-            self._facts[cluster] = known
-        return replace(known[1], now=now)
+            return blind_facts(cluster, now, None, f"The record cannot be read: {error}.")
+        patterns = store.read_labels(cluster)
+        muting_matchers = [silence.matchers for silence in active_silences if is_agent_matching(silence.matchers)]
+        key = (table.epoch, table.as_of, table.stale, tuple(sorted(patterns.items())), tuple(muting_matchers))
+        cache_entry = self._facts.get(cluster)
+        if cache_entry is None or cache_entry[0] != key or table.stale:
+            labels = self._label_masks(table, patterns)
+            drifted_instances = () if table.stale else self._find_drifted(cluster, table.instances.values())
+            affected_counter = self._affected_counters.setdefault(cluster, AffectedCounter())
+            cache_entry = (key, gather(table, now, labels, match_muted_agents(table, muting_matchers, labels), drifted_instances, affected_counter))
+            self._facts[cluster] = cache_entry
+        return replace(cache_entry[1], now=now)
 
-    def _masks(self, table: FleetTable, patterns: Mapping[str, Sequence[str]]) -> dict[str, Mask]:
+    def _label_masks(self, table: FleetTable, patterns: Mapping[str, Sequence[str]]) -> dict[str, Mask]:
         """Which agents have each label. A hundred thousand names take a while: only when names or labels changed."""
         key = (table.epoch, len(table.names), tuple(sorted(patterns.items())))
-        known = self._labels.get(table.cluster)
-        if known is None or known[0] != key:
-            known = (key, {label: match_names(table.names, some) for label, some in patterns.items()})
-            self._labels[table.cluster] = known
-        return known[1]
+        cache_entry = self._labels.get(table.cluster)
+        if cache_entry is None or cache_entry[0] != key:
+            cache_entry = (key, {label: match_names(table.names, label_patterns) for label, label_patterns in patterns.items()})
+            self._labels[table.cluster] = cache_entry
+        return cache_entry[1]
 
     @contextmanager
-    def _keeping(self, cluster: str, now: float, began: float) -> Iterator[None]:
+    def _fenced_transaction(self, cluster: str, now: float, started_at: float) -> Iterator[None]:
         """A transaction that keeps a look. Its first write fences the others, and prolongs the lease."""
         try:
-            with lease.fenced(self._leases[cluster], to_moment(now)):
-                took_ms = (perf_counter() - began) * 1000
+            with lease.fenced_transaction(self._leases[cluster], to_moment(now)):
+                took_ms = (perf_counter() - started_at) * 1000
                 alerting.AlertClock.objects.filter(cluster=cluster).update(looked_at=now, took_ms=took_ms)
                 yield
-        except lease.LeaseLost:
+        except lease.LeaseLostError:
             # What is in memory is true only as long as no other process looks.
             del self._leases[cluster]
-            self._known.pop(cluster, None)
+            self._cluster_incidents.pop(cluster, None)
             raise
 
-    def _note(self, cluster: str, facts: Facts, now: float) -> None:
+    def _record_versions(self, cluster: str, facts: Facts, now: float) -> None:
         """Keep what versions run, for those who ask what changed; and make digests when they are due."""
         if facts.fresh and facts.versions != self._versions.get(cluster):
-            store.note_versions(cluster, facts.versions, now)
+            store.record_versions(cluster, facts.versions, now)
             self._versions[cluster] = facts.versions
-        if now - self._digested.get(cluster, 0.0) >= _DIGEST_LOOK:
-            self._digested[cluster] = now
-            digest.enqueue(alerting.AlertClock.objects.get(cluster=cluster), now, self._console_url)
+        if now - self._digest_checked_at.get(cluster, 0.0) >= _DIGEST_CHECK_SECONDS:
+            self._digest_checked_at[cluster] = now
+            digest.enqueue_digests(alerting.AlertClock.objects.get(cluster=cluster), now, self._console_url)
 
-    def _enqueue(
-        self, notice: Notice, row: rows.Incident, tree: Sequence[Route], rules: Sequence[Rule], now: float
+    def _enqueue_notification(
+        self, notification: Notification, row: rows.Incident, tree: Sequence[Route], rules: Sequence[Rule], now: float
     ) -> None:
-        incident = notice.incident
-        strongest = Look(now, 0.0, {rule.name: rule for rule in rules}).strongest(incident)
+        incident = notification.incident
+        strongest = Evaluation(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident)
         runbook = strongest.runbook or notifications.runbook_url(
             self._console_url, incident.cluster, strongest.kind.value
         )
-        payload = notifications.payload(notice, Links(self._console_url, runbook, row.pk))
-        who = receivers(leaves(tree, incident), incident, notice.kind, now)
-        if notice.kind is NoticeKind.RESOLVED:
-            who = store.end_receivers(row, who, now)
-        store.enqueue(row, notice.kind, notice.key, payload, who, now)
+        payload = notifications.payload(notification, Links(self._console_url, runbook, row.pk))
+        planned_receivers = plan_receivers(match_routes(tree, incident), incident, notification.kind, now)
+        if notification.kind is NotificationKind.RESOLVED:
+            planned_receivers = store.plan_end_receivers(row, planned_receivers, now)
+        store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
 
-    def _news(self, cluster: str, outcome: Outcome, kept: Mapping[str, rows.Incident]) -> News | None:
-        counted = count_open(outcome.incidents.values())
-        told = [notice for notice in outcome.notices if notice.kind is not NoticeKind.REPEAT]
-        if not told and counted == self._open.get(cluster):
+    def _update_of(self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident]) -> LiveUpdate | None:
+        open_counts = count_open(outcome.incidents.values())
+        new_notifications = [notification for notification in outcome.notifications if notification.kind is not NotificationKind.REPEAT]
+        if not new_notifications and open_counts == self._open_counts.get(cluster):
             return None
-        self._open[cluster] = counted
-        if not told:
-            return News(cluster, counted)
-        worst = max(told, key=lambda notice: notice.incident.severity)
-        row = kept[worst.incident.key]
-        severity = "resolved" if worst.kind is NoticeKind.RESOLVED else worst.incident.severity.slug
-        return News(cluster, counted, notifications.subject(worst), severity, row.pk)
+        self._open_counts[cluster] = open_counts
+        if not new_notifications:
+            return LiveUpdate(cluster, open_counts)
+        worst_notification = max(new_notifications, key=lambda notification: notification.incident.severity)
+        row = incident_rows[worst_notification.incident.key]
+        severity = "resolved" if worst_notification.kind is NotificationKind.RESOLVED else worst_notification.incident.severity.slug
+        return LiveUpdate(cluster, open_counts, notifications.subject(worst_notification), severity, row.pk)
 
 
-def _say_nobody(
-    outcome: Outcome, kept: Mapping[str, rows.Incident], tree: Sequence[Route], now: float
+def _mark_unreceived(
+    outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident], tree: Sequence[Route], now: float
 ) -> None:
     """Have timelines say that a message went to nobody, where no channel is on its route."""
-    untold = set()
-    for notice in outcome.notices:
-        key = notice.incident.key
-        if notice.kind is NoticeKind.RESOLVED:
-            heard = key in kept and any(store.told(kept[key]).values())
+    unreceived_keys = set()
+    for notification in outcome.notifications:
+        key = notification.incident.key
+        if notification.kind is NotificationKind.RESOLVED:
+            has_receiver = key in incident_rows and any(store.read_notified_channels(incident_rows[key]).values())
         else:
-            heard = bool(receivers(leaves(tree, notice.incident), notice.incident, notice.kind, now))
-        if not heard:
-            untold.add(key)
-    outcome.happened[:] = [
+            has_receiver = bool(plan_receivers(match_routes(tree, notification.incident), notification.incident, notification.kind, now))
+        if not has_receiver:
+            unreceived_keys.add(key)
+    outcome.timeline_entries[:] = [
         (
-            one,
-            replace(line, text=_NOBODY + line.text[:1].lower() + line.text[1:])
-            if one.key in untold and line.kind is TimelineKind.NOTICE
-            else line,
+            incident,
+            replace(entry, text=_NO_RECEIVER_PREFIX + entry.text[:1].lower() + entry.text[1:])
+            if incident.key in unreceived_keys and entry.kind is TimelineKind.NOTICE
+            else entry,
         )
-        for one, line in outcome.happened
+        for incident, entry in outcome.timeline_entries
     ]
 
 
 def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
     """Open incidents by severity, those that stand for themselves and are not silenced."""
-    found = {severity.slug: 0 for severity in Severity}
-    for one in incidents:
-        if one.is_open and not one.inhibited_by and not one.silenced_by:
-            found[one.severity.slug] += 1
-    return found
+    counts = {severity.slug: 0 for severity in Severity}
+    for incident in incidents:
+        if incident.is_open and not incident.inhibited_by and not incident.silenced_by:
+            counts[incident.severity.slug] += 1
+    return counts
 
 
-def muted(
+def match_muted_agents(
     table: FleetTable, matchers: Sequence[Sequence[Matcher]], labels: Mapping[str, Mask]
 ) -> Mask | None:
     """Which agents silences leave out; None: none of them."""
@@ -267,53 +267,53 @@ def muted(
         return None
     total = np.zeros(len(table.names), np.bool_)
     for conditions in matchers:
-        total |= agents_matching(table, conditions, labels)
+        total |= match_agents(table, conditions, labels)
     return total
 
 
-def agents_matching(table: FleetTable, conditions: Sequence[Matcher], labels: Mapping[str, Mask]) -> Mask:
+def match_agents(table: FleetTable, conditions: Sequence[Matcher], labels: Mapping[str, Mask]) -> Mask:
     """Which agents all conditions hold of."""
     mask = np.ones(len(table.names), np.bool_)
-    for one in conditions:
-        held = np.zeros(len(table.names), np.bool_)
-        if one.field == "agent":
-            held = match_names(table.names, [one.value])
-        for label, has in labels.items():
-            if one.field == "label" and fnmatchcase(label, one.value):
-                held |= has
-        mask &= ~held if one.negated else held
+    for matcher in conditions:
+        matcher_mask = np.zeros(len(table.names), np.bool_)
+        if matcher.field == "agent":
+            matcher_mask = match_names(table.names, [matcher.value])
+        for label, label_mask in labels.items():
+            if matcher.field == "label" and fnmatchcase(label, matcher.value):
+                matcher_mask |= label_mask
+        mask &= ~matcher_mask if matcher.is_negated else matcher_mask
     return mask
 
 
-def warn_of_ends(now: float) -> list[alerting.Silence]:
+def claim_ending_silences(now: float) -> list[alerting.Silence]:
     """Silences that end soon and of which nobody was told; each is answered once."""
-    soon = alerting.Silence.objects.filter(
+    ending_silences = alerting.Silence.objects.filter(
         warned=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
     )
     return [
-        one
-        for one in soon
+        silence
+        for silence in ending_silences
         # Who has just made a short one knows when it ends.
-        if one.ends_at - now <= (one.ends_at - one.starts_at) / 2
-        and alerting.Silence.objects.filter(pk=one.pk, warned=False).update(warned=True)
+        if silence.ends_at - now <= (silence.ends_at - silence.starts_at) / 2
+        and alerting.Silence.objects.filter(pk=silence.pk, warned=False).update(warned=True)
     ]
 
 
-def _may_escalate(outcome: Outcome) -> bool:
+def _can_escalate(outcome: EvaluationOutcome) -> bool:
     return any(
-        one.severity is Severity.CRITICAL and one.state is IncidentState.FIRING and one.escalated_at is None
-        for one in outcome.incidents.values()
+        incident.severity is Severity.CRITICAL and incident.state is IncidentState.FIRING and incident.escalated_at is None
+        for incident in outcome.incidents.values()
     )
 
 
-def _escalate(outcome: Outcome, tree: Sequence[Route], now: float) -> None:
+def _escalate(outcome: EvaluationOutcome, tree: Sequence[Route], now: float) -> None:
     """Tell the second level of what nobody acknowledged."""
     for key, incident in list(outcome.incidents.items()):
-        at = escalates_at(leaves(tree, incident), incident) if tree else None
+        at = escalates_at(match_routes(tree, incident), incident) if tree else None
         if at is None or at > now:
             continue
-        after = replace(noticed(incident, now), escalated_at=now)
+        after = replace(with_notification(incident, now), escalated_at=now)
         outcome.incidents[key] = after
-        outcome.changed = [one for one in outcome.changed if one.key != key] + [after]
-        outcome.notices.append(Notice(NoticeKind.ESCALATED, after, now, after.notices))
-        outcome.happened.append((after, Happening(now, TimelineKind.ESCALATED, "Nobody acknowledged it.")))
+        outcome.changed_incidents = [changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key] + [after]
+        outcome.notifications.append(Notification(NotificationKind.ESCALATED, after, now, after.notices))
+        outcome.timeline_entries.append((after, TimelineEntry(now, TimelineKind.ESCALATED, "Nobody acknowledged it.")))

@@ -14,12 +14,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.classify import FleetFrame, prepare
+from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
-from fleet.vocabulary.instances import FAULTS, InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, HARMED, LOST_OR_AT_RISK, Reason, Recovery, State
+from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, AFFECTED_STATES, LOST_OR_AT_RISK_STATES, Reason, Recovery, State
 
 #: The rate of loss is that of so many seconds.
 RATE_SECONDS = 60.0
@@ -31,41 +31,41 @@ _NO_LABELS: Mapping[str, Mask] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Affected:
+class AffectedGroup:
     """Agents that one cause harms."""
 
     cause: Cause
-    stranded: int = 0
-    at_risk: int = 0
+    stranded_count: int = 0
+    at_risk_count: int = 0
     #: Stranded agents by label, and agents at risk.
-    labelled: Mapping[str, int] = field(default_factory=dict)
-    labelled_at_risk: Mapping[str, int] = field(default_factory=dict)
+    stranded_by_label: Mapping[str, int] = field(default_factory=dict)
+    at_risk_by_label: Mapping[str, int] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     #: When the last of them is back by itself; None when that cannot be said of each.
     heals_at: float | None = None
     #: Some come back only when the cause does.
     stuck: bool = False
 
-    def count(self, *, stranded: bool, label: str = "") -> int:
+    def count(self, *, is_stranded: bool, label: str = "") -> int:
         """How many of one of the two states; with a label only those that have it."""
         if label:
-            return (self.labelled if stranded else self.labelled_at_risk).get(label, 0)
-        return self.stranded if stranded else self.at_risk
+            return (self.stranded_by_label if is_stranded else self.at_risk_by_label).get(label, 0)
+        return self.stranded_count if is_stranded else self.at_risk_count
 
     @property
     def labels(self) -> frozenset[str]:
         """Labels of the agents it harms."""
-        counted = (*self.labelled.items(), *self.labelled_at_risk.items())
-        return frozenset(label for label, count in counted if count)
+        label_counts = (*self.stranded_by_label.items(), *self.at_risk_by_label.items())
+        return frozenset(label for label, count in label_counts if count)
 
 
 @dataclass(frozen=True, slots=True)
-class Sick:
+class SickInstance:
     """An auth or proxy that is not well."""
 
     cause: Cause
     sentence: str
-    agents: int
+    agent_count: int
     #: It answers, its resource ran out, and it does not say which auth writes that: any sick auth explains it.
     expired_only: bool = False
     #: Key of the auth that a proxy heartbeats through; empty when it says none.
@@ -85,80 +85,80 @@ class Facts:
     #: False when we are blind; nothing below `blindness` means anything then.
     fresh: bool
     #: Why we are blind, one sentence; empty when we are not.
-    blindness: str = ""
-    agents: int = 0
-    stranded: int = 0
-    groups: tuple[Affected, ...] = ()
-    sick: tuple[Sick, ...] = ()
+    blind_reason: str = ""
+    agent_count: int = 0
+    stranded_count: int = 0
+    groups: tuple[AffectedGroup, ...] = ()
+    sick: tuple[SickInstance, ...] = ()
     backend_down: bool = False
     unreachable: bool = False
     #: Agents that became stranded, offline or at risk within the last minute.
-    lost_lately: int = 0
-    excess: int = 0
-    drifted: int = 0
+    recently_lost_count: int = 0
+    excess_count: int = 0
+    drifted_agent_count: int = 0
     #: Names of instances that do not run with the policies that are wanted of them.
-    off_policy: tuple[str, ...] = ()
+    drifted_instances: tuple[str, ...] = ()
     #: Name and version of every instance that says one, by its id.
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: What fails together has one cause: proxy groups and regions, and the keys of the instances of each.
-    together: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
+    members_by_cause: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
     #: When each sick instance fell sick, by its key; of the backend and the cluster the earliest that it can have been.
-    began: Mapping[str, float] = field(default_factory=dict)
+    sick_since: Mapping[str, float] = field(default_factory=dict)
 
 
-def blind(cluster: str, now: float, as_of: float | None, why: str) -> Facts:
+def blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> Facts:
     """Facts when we see nothing."""
-    return Facts(cluster, now, as_of, fresh=False, blindness=why)
+    return Facts(cluster, now, as_of, fresh=False, blind_reason=reason)
 
 
 def gather(
     table: FleetTable,
     now: float,
     labels: Mapping[str, Mask] | None = None,
-    muted: Mask | None = None,
-    off_policy: Sequence[str] = (),
-    harmed: Harmed | None = None,
+    muted_mask: Mask | None = None,
+    drifted_instances: Sequence[str] = (),
+    affected_counter: AffectedCounter | None = None,
 ) -> Facts:
     """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out.
 
     `harmed` is that of the look before, if there is one.
     """
     if table.as_of is None:
-        return blind(table.cluster, now, None, "No round has concluded yet.")
+        return blind_facts(table.cluster, now, None, "No round has concluded yet.")
     if table.stale:
         age = round(now - table.as_of)
-        return blind(
+        return blind_facts(
             table.cluster, now, table.as_of, f"Polling has stopped: the newest round is {age} s old."
         )
-    frame = prepare(table.fleet, table.as_of)
+    frame = prepare_frame(table.fleet, table.as_of)
     if frame.blind:
-        return blind(table.cluster, now, table.as_of, "Our own pollers are blind: their self-probe fails.")
-    verdicts = table.verdicts if muted is None or not muted.any() else table.verdicts.copy()
-    if verdicts is not table.verdicts and muted is not None:
-        verdicts["state"][muted] = State.HEALTHY
+        return blind_facts(table.cluster, now, table.as_of, "Our own pollers are blind: their self-probe fails.")
+    verdicts = table.verdicts if muted_mask is None or not muted_mask.any() else table.verdicts.copy()
+    if verdicts is not table.verdicts and muted_mask is not None:
+        verdicts["state"][muted_mask] = State.HEALTHY
     states = verdicts["state"]
     return Facts(
         cluster=table.cluster,
         now=now,
         as_of=table.as_of,
         fresh=True,
-        agents=int(np.count_nonzero(_counting(table, verdicts))),
-        stranded=int(np.count_nonzero(states == State.STRANDED)),
-        groups=(harmed or Harmed()).count(table, verdicts, labels or _NO_LABELS),
-        sick=tuple(_sick(view) for view in table.instances.values() if view.state in FAULTS),
+        agent_count=int(np.count_nonzero(_counted_agents(table, verdicts))),
+        stranded_count=int(np.count_nonzero(states == State.STRANDED)),
+        groups=(affected_counter or AffectedCounter()).count(table, verdicts, labels or _NO_LABELS),
+        sick=tuple(_sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
-        lost_lately=int(np.count_nonzero(_lost_lately(table, verdicts))),
-        excess=int(np.count_nonzero(_with_excess(table, verdicts))),
-        drifted=int(np.count_nonzero(_drifted(table, verdicts))),
-        off_policy=tuple(off_policy),
+        recently_lost_count=int(np.count_nonzero(_recently_lost_agents(table, verdicts))),
+        excess_count=int(np.count_nonzero(_excess_agents(table, verdicts))),
+        drifted_agent_count=int(np.count_nonzero(_drifted_agents(table, verdicts))),
+        drifted_instances=tuple(drifted_instances),
         versions={
             view.facts.id: (view.facts.name, view.facts.version)
             for view in table.instances.values()
             if view.facts.version
         },
-        together=instances_together(table.instances.values()),
-        began=beginnings(table, frame),
+        members_by_cause=group_instances(table.instances.values()),
+        sick_since=sick_since_by_key(table, frame),
     )
 
 
@@ -190,105 +190,105 @@ def root_cause_of(view: InstanceView) -> str:
     return f"{CauseKind.AUTH.value}/{view.cause}"
 
 
-def backend_of(cluster: str) -> Cause:
+def backend_cause_of(cluster: str) -> Cause:
     """What the auths of a cluster keep their resources in, as a cause."""
     return Cause(CauseKind.BACKEND, cluster, f"backend/{cluster}")
 
 
-def whole_of(cluster: str) -> Cause:
+def cluster_cause_of(cluster: str) -> Cause:
     """A cluster as a cause."""
     return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
 def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     """Return the indices of the agents that an incident of this key counts now: those that its cause harms."""
-    counted = _COUNTED_BY_KEY.get(key) or (_counting if key == whole_of(table.cluster).key else None)
-    if counted is not None:
-        return np.flatnonzero(counted(table, table.verdicts))
-    hurt = np.flatnonzero(np.isin(table.verdicts["state"], HARMED))
-    if not len(hurt):
-        return hurt
-    places = _places(table.verdicts, hurt)
-    together = instances_together(table.instances.values()).items()
-    members = next((keys for cause, keys in together if cause.key == key), (key,))
-    wanted = [place for place in np.unique(places).tolist() if _cause(table, place).key in members]
-    return hurt[np.isin(places, wanted)]
+    mask_of = _MASK_OF_KEY.get(key) or (_counted_agents if key == cluster_cause_of(table.cluster).key else None)
+    if mask_of is not None:
+        return np.flatnonzero(mask_of(table, table.verdicts))
+    affected = np.flatnonzero(np.isin(table.verdicts["state"], AFFECTED_STATES))
+    if not len(affected):
+        return affected
+    cause_codes = _cause_codes_of(table.verdicts, affected)
+    members_by_cause = group_instances(table.instances.values()).items()
+    members = next((keys for cause, keys in members_by_cause if cause.key == key), (key,))
+    member_codes = [cause_code for cause_code in np.unique(cause_codes).tolist() if _cause_of(table, cause_code).key in members]
+    return affected[np.isin(cause_codes, member_codes)]
 
 
-class Harmed:
+class AffectedCounter:
     """Counts harmed agents by cause; of a round that changed nothing it answers what it counted before."""
 
     def __init__(self) -> None:
         self._labels: Mapping[str, Mask] = {}
         self._verdicts: npt.NDArray[np.void] | None = None
         self._names: tuple[object, ...] = ()
-        self._counted: tuple[Affected, ...] = ()
+        self._groups: tuple[AffectedGroup, ...] = ()
 
     def count(
         self, table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
-    ) -> tuple[Affected, ...]:
+    ) -> tuple[AffectedGroup, ...]:
         """Return the groups of one table. Agents of an epoch keep their places and names."""
         instances = (
-            (place, view.facts.kind, view.facts.id, view.facts.name)
-            for place, view in table.instances.items()
+            (index, view.facts.kind, view.facts.id, view.facts.name)
+            for index, view in table.instances.items()
         )
         names = (table.cluster, table.epoch, len(table.names), *instances)
         if (
             self._verdicts is None
             or names != self._names
             or labels is not self._labels
-            or not _same_rows(verdicts, self._verdicts)
+            or not _are_same_rows(verdicts, self._verdicts)
         ):
-            self._counted = _groups(table, verdicts, labels)
+            self._groups = _affected_groups(table, verdicts, labels)
             self._verdicts, self._names, self._labels = verdicts, names, labels
-        return self._counted
+        return self._groups
 
 
-def _same_rows(some: npt.NDArray[np.void], others: npt.NDArray[np.void]) -> bool:
+def _are_same_rows(verdicts: npt.NDArray[np.void], other_verdicts: npt.NDArray[np.void]) -> bool:
     """Whether all columns are the same, by their bytes: numpy compares columns one by one."""
-    return len(some) == len(others) and np.array_equal(some.view(np.uint8), others.view(np.uint8))
+    return len(verdicts) == len(other_verdicts) and np.array_equal(verdicts.view(np.uint8), other_verdicts.view(np.uint8))
 
 
-def _groups(
+def _affected_groups(
     table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
-) -> tuple[Affected, ...]:
+) -> tuple[AffectedGroup, ...]:
     """Count each cause in one pass over the columns: the agents of a cause stand side by side in `hurt`."""
     states = verdicts["state"]
-    hurt = np.flatnonzero(np.isin(states, HARMED))
-    if not len(hurt):
+    affected = np.flatnonzero(np.isin(states, AFFECTED_STATES))
+    if not len(affected):
         return ()
-    places = _places(verdicts, hurt)
-    order = np.argsort(places, kind="stable")
-    hurt = hurt[order]
-    found, starts = np.unique(places[order], return_index=True)
-    is_stranded = states[hurt] == State.STRANDED
-    back = verdicts["recovers_at"][hurt]
-    only_then = (verdicts["packed"][hurt] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
+    cause_codes = _cause_codes_of(verdicts, affected)
+    order = np.argsort(cause_codes, kind="stable")
+    affected = affected[order]
+    distinct_codes, starts = np.unique(cause_codes[order], return_index=True)
+    is_stranded = states[affected] == State.STRANDED
+    recovers_at = verdicts["recovers_at"][affected]
+    is_stuck = (verdicts["packed"][affected] >> RECOVERY_SHIFT) == Recovery.ONLY_IF_CAUSE_RECOVERS
 
-    def counts(held: Mask) -> list[int]:
-        return cast("list[int]", np.add.reduceat(held.astype(np.int64), starts).tolist())
+    def counts_of(selected: Mask) -> list[int]:
+        return cast("list[int]", np.add.reduceat(selected.astype(np.int64), starts).tolist())
 
-    stranded, sizes = counts(is_stranded), np.diff(starts, append=len(hurt)).tolist()
-    heals = np.where(
-        np.minimum.reduceat(back, starts) > 0, np.maximum.reduceat(back, starts), np.nan
+    stranded_counts, sizes = counts_of(is_stranded), np.diff(starts, append=len(affected)).tolist()
+    heals_at = np.where(
+        np.minimum.reduceat(recovers_at, starts) > 0, np.maximum.reduceat(recovers_at, starts), np.nan
     ).tolist()
-    stuck = counts(only_then)
-    labelled = {label: counts(mask[hurt] & is_stranded) for label, mask in labels.items()}
-    labelled_at_risk = {label: counts(mask[hurt] & ~is_stranded) for label, mask in labels.items()}
+    stuck_counts = counts_of(is_stuck)
+    stranded_by_label = {label: counts_of(mask[affected] & is_stranded) for label, mask in labels.items()}
+    at_risk_by_label = {label: counts_of(mask[affected] & ~is_stranded) for label, mask in labels.items()}
     return tuple(
-        Affected(
-            cause=_cause(table, place),
-            stranded=stranded[at],
-            at_risk=sizes[at] - stranded[at],
-            labelled={label: found_at[at] for label, found_at in labelled.items()},
-            labelled_at_risk={label: found_at[at] for label, found_at in labelled_at_risk.items()},
+        AffectedGroup(
+            cause=_cause_of(table, cause_code),
+            stranded_count=stranded_counts[index],
+            at_risk_count=sizes[index] - stranded_counts[index],
+            stranded_by_label={label: label_counts[index] for label, label_counts in stranded_by_label.items()},
+            at_risk_by_label={label: label_counts[index] for label, label_counts in at_risk_by_label.items()},
             names=_first_names(
-                table, hurt[start : start + sizes[at]], is_stranded[start : start + sizes[at]]
+                table, affected[start : start + sizes[index]], is_stranded[start : start + sizes[index]]
             ),
-            heals_at=None if math.isnan(heals[at]) else heals[at],
-            stuck=bool(stuck[at]),
+            heals_at=None if math.isnan(heals_at[index]) else heals_at[index],
+            stuck=bool(stuck_counts[index]),
         )
-        for at, (place, start) in enumerate(zip(found.tolist(), starts.tolist(), strict=True))
+        for index, (cause_code, start) in enumerate(zip(distinct_codes.tolist(), starts.tolist(), strict=True))
     )
 
 
@@ -300,26 +300,26 @@ def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: 
     return tuple(table.names[index] for index in first.tolist())
 
 
-def _places(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+def _cause_codes_of(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     """Where each agent belongs: its cause, or for those without one, 2^16 and the reason."""
     causes = verdicts["cause"][rows].astype(np.int64)
     reasons = (verdicts["packed"][rows] & REASON_BITS).astype(np.int64)
     return np.where(causes >= 0xFFFF, 0x10000 + reasons, causes)
 
 
-def _cause(table: FleetTable, place: int) -> Cause:
-    if place == BACKEND_CAUSE:
-        return backend_of(table.cluster)
-    view = table.instances.get(place)
+def _cause_of(table: FleetTable, cause_code: int) -> Cause:
+    if cause_code == BACKEND_CAUSE:
+        return backend_cause_of(table.cluster)
+    view = table.instances.get(cause_code)
     if view is not None:
         return cause_of_instance(view)
-    reason = Reason(place & REASON_BITS) if place > 0xFFFF else Reason.NONE
+    reason = Reason(cause_code & REASON_BITS) if cause_code > 0xFFFF else Reason.NONE
     return Cause(CauseKind.AGENTS, reason.slug, f"agents without a common cause ({reason.slug})")
 
 
-def _sick(view: InstanceView) -> Sick:
+def _sick_instance_of(view: InstanceView) -> SickInstance:
     auth = view.facts.heartbeat_auth
-    return Sick(
+    return SickInstance(
         cause_of_instance(view),
         view.sentence,
         view.agents,
@@ -329,78 +329,78 @@ def _sick(view: InstanceView) -> Sick:
     )
 
 
-def beginnings(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
+def sick_since_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
     """When each sick instance fell sick, by its key; of the backend and the cluster the earliest moment it can be."""
-    began = {
-        cause_of_instance(table.instances[index]).key: standing.since
-        for index, standing in frame.standings.items()
-        if standing.sick and index in table.instances
+    sick_since = {
+        cause_of_instance(table.instances[index]).key: condition.since
+        for index, condition in frame.conditions.items()
+        if condition.sick and index in table.instances
     }
     # Polls find the effect before the cause as well, by as much as makes a source stale.
     margin = frame.timing.stale_after
     if frame.backend_since is not None:
-        began[backend_of(table.cluster).key] = frame.backend_since - margin
+        sick_since[backend_cause_of(table.cluster).key] = frame.backend_since - margin
     if frame.unreachable:
-        began[whole_of(table.cluster).key] = frame.now - margin
+        sick_since[cluster_cause_of(table.cluster).key] = frame.now - margin
     # As rows keep it: two causes of one moment are compared, and either may have been read from its row.
-    return {key: round(at, 6) for key, at in began.items()}
+    return {key: round(at, 6) for key, at in sick_since.items()}
 
 
-def _counting(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _counted_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents that count as the fleet."""
     states = verdicts["state"]
     return cast("Mask", (states != State.RETIRED) & (states != State.NEVER))
 
 
-def _lost_lately(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _recently_lost_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents that became stranded, offline or at risk within the last minute."""
-    lost = np.isin(verdicts["state"], LOST_OR_AT_RISK)
-    return lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
+    is_lost = np.isin(verdicts["state"], LOST_OR_AT_RISK_STATES)
+    return is_lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
 
 
-def _with_excess(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _excess_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents that hold more tunnels than they want."""
     return cast("Mask", verdicts["state"] == State.EXCESS)
 
 
-def _drifted(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
+def _drifted_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     """Agents whose reported mode and health check are not those of most."""
-    reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
+    is_reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
     policies = table.heartbeats["mode"].astype(np.int64) * 2 + (table.heartbeats["flags"] & HEALTH_CHECK)
-    if not reporting.any():
+    if not is_reporting.any():
         return np.zeros(len(policies), np.bool_)
-    return cast("Mask", reporting & (policies != np.bincount(policies[reporting]).argmax()))
+    return cast("Mask", is_reporting & (policies != np.bincount(policies[is_reporting]).argmax()))
 
 
 #: What incidents without a cause of their own count, by their keys: of each kind of rule that looks at the whole fleet.
-_COUNTED_BY_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
-    f"{CauseKind.FLEET.value}/rate": _lost_lately,
-    f"{CauseKind.FLEET.value}/excess": _with_excess,
-    f"{CauseKind.FLEET.value}/drift": _drifted,
+_MASK_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
+    f"{CauseKind.FLEET.value}/rate": _recently_lost_agents,
+    f"{CauseKind.FLEET.value}/excess": _excess_agents,
+    f"{CauseKind.FLEET.value}/drift": _drifted_agents,
 }
 
 
-def fail_together(sick: int, members: int) -> bool:
+def is_joint_failure(sick_count: int, member_count: int) -> bool:
     """Whether so many sick ones of a group or region are one cause: two at least, and half of them."""
-    return sick >= 2 and 2 * sick >= members
+    return sick_count >= 2 and 2 * sick_count >= member_count
 
 
-def instances_together(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
+def group_instances(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
     """Proxies of a group, and instances of a region if there is more than one: the only one is the cluster."""
-    found: dict[Cause, list[str]] = {}
-    there = [view for view in views if view.state is not InstanceState.GONE]
-    for view in there:
+    keys_by_cause: dict[Cause, list[str]] = {}
+    registered_views = [view for view in views if view.state is not InstanceState.GONE]
+    for view in registered_views:
         facts = view.facts
         if not facts.group and not facts.region:
             continue
         key = cause_of_instance(view).key
         if facts.kind is InstanceKind.PROXY and facts.group:
-            found.setdefault(Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []).append(
+            keys_by_cause.setdefault(Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []).append(
                 key
             )
         if facts.region:
-            found.setdefault(Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []).append(key)
+            keys_by_cause.setdefault(Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []).append(key)
     regions = [
-        cause for cause, keys in found.items() if len(keys) == len(there) and cause.kind is CauseKind.REGION
+        cause for cause, keys in keys_by_cause.items() if len(keys) == len(registered_views) and cause.kind is CauseKind.REGION
     ]
-    return {cause: tuple(keys) for cause, keys in found.items() if cause not in regions}
+    return {cause: tuple(keys) for cause, keys in keys_by_cause.items() if cause not in regions}

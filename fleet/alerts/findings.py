@@ -4,184 +4,184 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fleet.alerts.facts import Affected, Facts, Sick, backend_of, fail_together, whole_of
-from fleet.alerts.rules import COUNTS_AGENTS, Rule, RuleKind
-from fleet.vocabulary.incidents import Cause, CauseKind, Finding, Signal
+from fleet.alerts.facts import AffectedGroup, Facts, SickInstance, backend_cause_of, is_joint_failure, cluster_cause_of
+from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
+from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
 
 #: The cause of instances that drift: no agents are counted there.
-OFF_POLICY = "policies"
+INSTANCE_DRIFT = "policies"
 #: Names in a message.
-_NAMES = 10
+_MAX_NAMES = 10
 
 
-def find(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
+def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
     """Everything the rules find, by the key of its cause. Without fresh facts only our own blindness is found."""
-    held: dict[str, list[Signal]] = {}
+    signals_by_key: dict[str, list[RuleSignal]] = {}
     causes: dict[str, Cause] = {}
     rules = tuple(rules)
     for rule in rules:
         if not rule.enabled or rule.cluster not in ("", facts.cluster):
             continue
-        for cause, signal in _held(rule, facts):
+        for cause, signal in _evaluate_rule(rule, facts):
             causes.setdefault(cause.key, cause)
-            held.setdefault(cause.key, []).append(signal)
-    _fold(facts, held, causes, {rule.name: rule for rule in rules})
+            signals_by_key.setdefault(cause.key, []).append(signal)
+    _fold_joint_causes(facts, signals_by_key, causes, {rule.name: rule for rule in rules})
     groups = {group.cause.key: group for group in facts.groups}
-    sick = {one.cause.key: one for one in facts.sick}
+    sick_by_key = {sick_instance.cause.key: sick_instance for sick_instance in facts.sick}
     return {
-        key: _finding(key, causes[key], signals, facts, groups, sick.get(key))
-        for key, signals in held.items()
+        key: _finding_of(key, causes[key], signals, facts, groups, sick_by_key.get(key))
+        for key, signals in signals_by_key.items()
     }
 
 
-def _held(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
+def _evaluate_rule(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.BLIND:
         if not facts.fresh:
-            yield Cause(CauseKind.CONSOLE, facts.cluster, "the console"), _signal(rule, 0, facts.blindness)
+            yield Cause(CauseKind.CONSOLE, facts.cluster, "the console"), _signal_of(rule, 0, facts.blind_reason)
         return
     if not facts.fresh:
         return
-    if rule.kind in COUNTS_AGENTS:
-        yield from _agents(rule, facts)
+    if rule.kind in AGENT_KINDS:
+        yield from _agent_signals(rule, facts)
     elif rule.kind is RuleKind.INSTANCE:
         for sick in facts.sick:
-            yield sick.cause, _signal(rule, sick.agents, sick.sentence)
+            yield sick.cause, _signal_of(rule, sick.agent_count, sick.sentence)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
-        said = "All auths fell sick together: their backend is the likely cause."
-        yield backend_of(facts.cluster), _signal(rule, 0, said)
+        sentence = "All auths fell sick together: their backend is the likely cause."
+        yield backend_cause_of(facts.cluster), _signal_of(rule, 0, sentence)
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
-        said = "No instance of the cluster answers, while our own probe is good."
-        yield whole_of(facts.cluster), _signal(rule, facts.agents, said)
+        sentence = "No instance of the cluster answers, while our own probe is good."
+        yield cluster_cause_of(facts.cluster), _signal_of(rule, facts.agent_count, sentence)
     else:
-        yield from _fleet(rule, facts)
+        yield from _fleet_signals(rule, facts)
 
 
-def _agents(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
-    least = rule.threshold(facts.agents)
+def _agent_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
+    min_count = rule.threshold(facts.agent_count)
     for group in facts.groups:
-        count = group.count(stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
-        if count >= least:
-            yield group.cause, _signal(rule, count, _counted(rule, count, [group]))
+        count = group.count(is_stranded=rule.kind is RuleKind.STRANDED, label=rule.label)
+        if count >= min_count:
+            yield group.cause, _signal_of(rule, count, _count_sentence(rule, count, [group]))
 
 
-def _counted(rule: Rule, count: int, groups: Sequence[Affected]) -> str:
+def _count_sentence(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
     """Say how many agents are harmed: those that a label chooses, or all of them, as the figure beside it counts."""
     if not rule.label:
-        return harm_words(groups)
-    word = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
-    return f"{count} {rule.label} agent{'s' if count != 1 else ''} {word}."
+        return describe_harm(groups)
+    state_text = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
+    return f"{count} {rule.label} agent{'s' if count != 1 else ''} {state_text}."
 
 
-def harm_words(groups: Sequence[Affected], *, past: bool = False) -> str:
+def describe_harm(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
     """Return `12 agents stranded and 55 at risk.`, or `12 agents were stranded ...`; empty when nobody is harmed."""
     parts: list[str] = []
-    for word, count in (
-        ("stranded", sum(group.stranded for group in groups)),
-        ("at risk", sum(group.at_risk for group in groups)),
+    for state_text, count in (
+        ("stranded", sum(group.stranded_count for group in groups)),
+        ("at risk", sum(group.at_risk_count for group in groups)),
     ):
         if not count:
             continue
         if parts:
-            parts.append(f"{count} {word}")
+            parts.append(f"{count} {state_text}")
             continue
         verb = ("were " if count != 1 else "was ") if past else ""
-        parts.append(f"{count} agent{'s' if count != 1 else ''} {verb}{word}")
+        parts.append(f"{count} agent{'s' if count != 1 else ''} {verb}{state_text}")
     return f"{' and '.join(parts)}." if parts else ""
 
 
-def _fleet(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, Signal]]:
-    if rule.kind is RuleKind.DRIFT and facts.off_policy:
-        count, some = len(facts.off_policy), ", ".join(facts.off_policy[:_NAMES])
-        said = f"{count} instance{'s do' if count != 1 else ' does'} not run with the policies that are wanted: {some}"
-        cause = Cause(CauseKind.FLEET, OFF_POLICY, "instances run with other policies than are wanted")
-        yield cause, _signal(rule, count, f"{said}{' and others' if count > _NAMES else ''}.")
-    counted = {
-        RuleKind.RATE: (facts.lost_lately, "agents were lost within one minute"),
-        RuleKind.EXCESS: (facts.excess, "agents hold more tunnels than they want"),
-        RuleKind.DRIFT: (facts.drifted, "agents run with another reconnect policy than most"),
+def _fleet_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
+    if rule.kind is RuleKind.DRIFT and facts.drifted_instances:
+        count, names = len(facts.drifted_instances), ", ".join(facts.drifted_instances[:_MAX_NAMES])
+        sentence = f"{count} instance{'s do' if count != 1 else ' does'} not run with the policies that are wanted: {names}"
+        cause = Cause(CauseKind.FLEET, INSTANCE_DRIFT, "instances run with other policies than are wanted")
+        yield cause, _signal_of(rule, count, f"{sentence}{' and others' if count > _MAX_NAMES else ''}.")
+    counts_by_kind = {
+        RuleKind.RATE: (facts.recently_lost_count, "agents were lost within one minute"),
+        RuleKind.EXCESS: (facts.excess_count, "agents hold more tunnels than they want"),
+        RuleKind.DRIFT: (facts.drifted_agent_count, "agents run with another reconnect policy than most"),
     }
-    count, words = counted.get(rule.kind, (0, ""))
-    if words and count >= rule.threshold(facts.agents):
-        yield Cause(CauseKind.FLEET, rule.kind.value, words), _signal(rule, count, f"{count} {words}.")
+    count, description = counts_by_kind.get(rule.kind, (0, ""))
+    if description and count >= rule.threshold(facts.agent_count):
+        yield Cause(CauseKind.FLEET, rule.kind.value, description), _signal_of(rule, count, f"{count} {description}.")
 
 
-def _fold(
-    facts: Facts, held: dict[str, list[Signal]], causes: dict[str, Cause], rules: Mapping[str, Rule]
+def _fold_joint_causes(
+    facts: Facts, signals_by_key: dict[str, list[RuleSignal]], causes: dict[str, Cause], rules: Mapping[str, Rule]
 ) -> None:
     """Make one cause of a group's proxies, or a region's instances, that are sick together: two, and half of them."""
-    folded: dict[str, list[Signal]] = {}
+    joint_signals: dict[str, list[RuleSignal]] = {}
     # Proxies that suffer from one auth have that in common, and nothing else.
-    explained = {one.cause.key for one in facts.sick if one.root_cause in held}
-    for cause, keys in facts.together.items():
-        sick = [key for key in keys if key in held and key not in explained]
-        if not fail_together(len(sick), len(keys)):
+    explained_keys = {sick_instance.cause.key for sick_instance in facts.sick if sick_instance.root_cause in signals_by_key}
+    for cause, keys in facts.members_by_cause.items():
+        sick = [key for key in keys if key in signals_by_key and key not in explained_keys]
+        if not is_joint_failure(len(sick), len(keys)):
             continue
         causes[cause.key] = cause
-        found: dict[str, dict[str, Signal]] = {}
+        signals_by_rule: dict[str, dict[str, RuleSignal]] = {}
         for key in sick:
-            for signal in held[key]:
-                found.setdefault(signal.rule, {})[causes[key].name] = signal
+            for signal in signals_by_key[key]:
+                signals_by_rule.setdefault(signal.rule, {})[causes[key].name] = signal
         groups = [group for group in facts.groups if group.cause.key in keys]
-        folded[cause.key] = [
-            _joint(rules[rule], by_name, groups, len(keys)) for rule, by_name in found.items()
+        joint_signals[cause.key] = [
+            _joint_signal_of(rules[rule], signals_by_name, groups, len(keys)) for rule, signals_by_name in signals_by_rule.items()
         ]
-    held.update(folded)
+    signals_by_key.update(joint_signals)
 
 
-def _joint(rule: Rule, by_name: Mapping[str, Signal], groups: Sequence[Affected], members: int) -> Signal:
+def _joint_signal_of(rule: Rule, signals_by_name: Mapping[str, RuleSignal], groups: Sequence[AffectedGroup], member_count: int) -> RuleSignal:
     """What a rule found at several instances, by their names, as one; its words count them all."""
-    count = sum(signal.count for signal in by_name.values())
+    count = sum(signal.count for signal in signals_by_name.values())
     if rule.kind is RuleKind.INSTANCE:
-        more = " and others" if len(by_name) > _NAMES else ""
-        said = f"{len(by_name)} of {members} instances are sick: {', '.join([*by_name][:_NAMES])}{more}."
+        more = " and others" if len(signals_by_name) > _MAX_NAMES else ""
+        sentence = f"{len(signals_by_name)} of {member_count} instances are sick: {', '.join([*signals_by_name][:_MAX_NAMES])}{more}."
     else:
-        said = _counted(rule, count, groups)
-    return _signal(rule, count, said)
+        sentence = _count_sentence(rule, count, groups)
+    return _signal_of(rule, count, sentence)
 
 
-def _finding(
+def _finding_of(
     key: str,
     cause: Cause,
-    signals: Sequence[Signal],
+    signals: Sequence[RuleSignal],
     facts: Facts,
-    by_key: Mapping[str, Affected],
-    sick: Sick | None,
+    groups_by_key: Mapping[str, AffectedGroup],
+    sick_instance: SickInstance | None,
 ) -> Finding:
-    members = facts.together.get(cause, (key,))
-    groups = [by_key[member] for member in members if member in by_key]
-    affected = sum(group.stranded + group.at_risk for group in groups)
-    if not groups and cause.kind is CauseKind.FLEET and cause.id != OFF_POLICY:
-        affected = max(signal.count for signal in signals)
+    members = facts.members_by_cause.get(cause, (key,))
+    groups = [groups_by_key[member] for member in members if member in groups_by_key]
+    affected_count = sum(group.stranded_count + group.at_risk_count for group in groups)
+    if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT:
+        affected_count = max(signal.count for signal in signals)
     if cause.kind is CauseKind.CLUSTER:
-        affected = facts.agents
+        affected_count = facts.agent_count
     return Finding(
         cause=cause,
         signals=tuple(signals),
-        affected=affected,
-        names=tuple(name for group in groups for name in group.names)[:_NAMES],
-        heals_at=_latest(groups),
+        affected=affected_count,
+        names=tuple(name for group in groups for name in group.names)[:_MAX_NAMES],
+        heals_at=_latest_recovery(groups),
         stuck=any(group.stuck for group in groups),
-        expired_only=sick is not None and sick.expired_only,
-        depends_on="" if sick is None else sick.depends_on,
-        root_cause="" if sick is None else sick.root_cause,
+        expired_only=sick_instance is not None and sick_instance.expired_only,
+        depends_on="" if sick_instance is None else sick_instance.depends_on,
+        root_cause="" if sick_instance is None else sick_instance.root_cause,
         labels=frozenset(label for group in groups for label in group.labels),
-        harm=harm_words(groups, past=True),
-        stranded=sum(group.stranded for group in groups),
-        began_at=_beginning(members, facts),
+        harm=describe_harm(groups, past=True),
+        stranded_count=sum(group.stranded_count for group in groups),
+        began_at=_began_at(members, facts),
     )
 
 
-def _beginning(members: Sequence[str], facts: Facts) -> float | None:
+def _began_at(members: Sequence[str], facts: Facts) -> float | None:
     """Return when a cause began: of several instances, when a second one of them fell sick."""
-    times = sorted(facts.began[member] for member in members if member in facts.began)
+    times = sorted(facts.sick_since[member] for member in members if member in facts.sick_since)
     return times[min(1, len(times) - 1)] if times else None
 
 
-def _latest(groups: Sequence[Affected]) -> float | None:
-    times = [group.heals_at for group in groups if group.stranded + group.at_risk]
-    known = [at for at in times if at is not None]
-    return max(known) if known and len(known) == len(times) else None
+def _latest_recovery(groups: Sequence[AffectedGroup]) -> float | None:
+    times = [group.heals_at for group in groups if group.stranded_count + group.at_risk_count]
+    known_times = [at for at in times if at is not None]
+    return max(known_times) if known_times and len(known_times) == len(times) else None
 
 
-def _signal(rule: Rule, count: int, sentence: str) -> Signal:
-    return Signal(rule.name, rule.severity, count, sentence, labelled=bool(rule.label))
+def _signal_of(rule: Rule, count: int, sentence: str) -> RuleSignal:
+    return RuleSignal(rule.name, rule.severity, count, sentence, is_label_scoped=bool(rule.label))

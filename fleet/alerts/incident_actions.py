@@ -11,190 +11,190 @@ from datetime import datetime
 from django.db import transaction
 
 from fleet.alerts import notifications, outbox, store
-from fleet.alerts.channels.registry import ACKNOWLEDGED, READ
-from fleet.alerts.matchers import EVERYTHING, Matcher, is_everything, parse
+from fleet.alerts.channels.registry import ACKNOWLEDGEABLE_KINDS, READABLE_KINDS
+from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import Links
-from fleet.alerts.routes import leaves, receivers
-from fleet.audit import Attempt, By, attempted
+from fleet.alerts.routes import match_routes, plan_receivers
+from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.moments import to_seconds
-from fleet.vocabulary.actions import AuditAction, Refusal
-from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind, TimelineKind
+from fleet.vocabulary.actions import AuditAction, RefusalError
+from fleet.vocabulary.incidents import IncidentState, Notification, NotificationKind, TimelineKind
 
 #: Silences are no way to switch alerts off.
-LONGEST_SILENCE = 30 * 86400.0
+MAX_SILENCE_SECONDS = 30 * 86400.0
 #: A silence begins so much later at most; and a moment was now when somebody began to type it, seconds.
-_SOONEST, _TYPED_FOR = 90 * 86400.0, 60.0
+_MAX_START_DELAY, _START_TOLERANCE = 90 * 86400.0, 60.0
 
 
-class ActError(Refusal, ValueError):
+class ActionError(RefusalError, ValueError):
     """It cannot be done; the sentence says why."""
 
 
-class AlreadySilencedError(ActError):
+class AlreadySilencedError(ActionError):
     """A silence with the same matchers covers some of that time."""
 
 
-def acknowledge(row: Incident, who: str, now: float, console_url: str = "") -> bool:
+def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> bool:
     """Say that somebody looks after it; whether nobody had said so before."""
-    open_ones = Incident.objects.filter(pk=row.pk, acked_at=None).exclude(state=IncidentState.RESOLVED.value)
-    if not open_ones.update(acked_at=now, acked_by=who[:200]):
+    open_rows = Incident.objects.filter(pk=row.pk, acked_at=None).exclude(state=IncidentState.RESOLVED.value)
+    if not open_rows.update(acked_at=now, acked_by=actor_name[:200]):
         return False
     row.refresh_from_db()
-    tell(row, TimelineKind.ACKNOWLEDGED, who, f"{who} looks after it.", now)
-    incident = store.value_of(row)
-    notice = Notice(NoticeKind.ACKNOWLEDGED, incident, now, incident.notices)
-    sent = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGED)
-    told = set(sent.values_list("channel", flat=True))
-    who_hears = receivers(leaves(store.routes(row.cluster_id), incident), incident, notice.kind, now)
-    payload = notifications.payload(notice, Links(console_url, "", row.pk))
-    chosen = {channel: when for channel, when in who_hears.items() if channel in told}
-    store.enqueue(row, notice.kind, f"{incident.id}/acknowledged-{int(now)}", payload, chosen, now)
+    add_timeline_entry(row, TimelineKind.ACKNOWLEDGED, actor_name, f"{actor_name} looks after it.", now)
+    incident = store.incident_of(row)
+    notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notices)
+    deliveries = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGEABLE_KINDS)
+    notified_channels = set(deliveries.values_list("channel", flat=True))
+    planned_receivers = plan_receivers(match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now)
+    payload = notifications.payload(notification, Links(console_url, "", row.pk))
+    notified_receivers = {channel: schedule for channel, schedule in planned_receivers.items() if channel in notified_channels}
+    store.enqueue_deliveries(row, notification.kind, f"{incident.id}/acknowledged-{int(now)}", payload, notified_receivers, now)
     return True
 
 
-def let_go(row: Incident, who: str, now: float) -> None:
+def unacknowledge(row: Incident, actor_name: str, now: float) -> None:
     """Take an acknowledgement back: it is repeated and escalates again."""
     if Incident.objects.filter(pk=row.pk).exclude(acked_at=None).update(acked_at=None, acked_by=""):
-        tell(row, TimelineKind.LET_GO, who, f"{who} does not look after it any more.", now)
+        add_timeline_entry(row, TimelineKind.LET_GO, actor_name, f"{actor_name} does not look after it any more.", now)
 
 
-def note(row: Incident, who: str, text: str, now: float) -> None:
+def add_note(row: Incident, actor_name: str, text: str, now: float) -> None:
     """Add a note to the timeline. Raises ActError."""
     text = text.replace("\0", "").strip()
     if not text:
-        raise ActError("a note needs words")
-    tell(row, TimelineKind.NOTE, who, text[:5000], now)
+        raise ActionError("a note needs words")
+    add_timeline_entry(row, TimelineKind.NOTE, actor_name, text[:5000], now)
 
 
-def tell(row: Incident, kind: TimelineKind, who: str, text: str, now: float) -> None:
+def add_timeline_entry(row: Incident, kind: TimelineKind, actor_name: str, text: str, now: float) -> None:
     """Add a line to the timeline."""
-    IncidentEvent.objects.create(incident=row, at=now, kind=kind.value, who=who[:200], text=text)
+    IncidentEvent.objects.create(incident=row, at=now, kind=kind.value, who=actor_name[:200], text=text)
 
 
-def silence(
+def create_silence(
     matchers: str,
     reason: str,
-    who: str,
+    creator: str,
     starts_at: float,
     ends_at: float,
-    by: By,
+    actor: RequestActor,
     *,
     cluster: str = "",
-    typed: str = "",
+    typed_word: str = "",
 ) -> Silence:
     """Make a silence. Raises ActError, AlreadySilencedError, MatchError.
 
     What matches everything wants the word typed; who made it is who is signed in, whatever was sent.
     """
-    parsed = parse(matchers)
+    parsed_matchers = parse_matchers(matchers)
     row = Silence(
         cluster=cluster,
         matchers=matchers.strip(),
         reason=reason.strip()[:500],
-        creator=who[:200],
+        creator=creator[:200],
         starts_at=starts_at,
         ends_at=ends_at,
     )
-    with attempted(_attempt(AuditAction.SILENCE_CREATE, row, by)):
+    with record_outcome(_attempt_of(AuditAction.SILENCE_CREATE, row, actor)):
         if not row.reason:
-            raise ActError("say why: somebody will read it at three in the morning")
-        if not 0 < ends_at - starts_at <= LONGEST_SILENCE:
-            raise ActError("a silence lasts thirty days at most, and ends after it begins")
-        if is_everything(parsed) and typed.strip().lower() != EVERYTHING:
-            raise ActError(
-                f"this silences everything, or all but a few: type the word {EVERYTHING} if that is meant"
+            raise ActionError("say why: somebody will read it at three in the morning")
+        if not 0 < ends_at - starts_at <= MAX_SILENCE_SECONDS:
+            raise ActionError("a silence lasts thirty days at most, and ends after it begins")
+        if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
+            raise ActionError(
+                f"this silences everything, or all but a few: type the word {CONFIRMATION_WORD} if that is meant"
             )
-        if (same := _same_silence(parsed, cluster, starts_at, ends_at)) is not None:
-            until = notifications.clock(same.ends_at)
+        if (duplicate := _find_duplicate(parsed_matchers, cluster, starts_at, ends_at)) is not None:
+            until = notifications.format_utc(duplicate.ends_at)
             raise AlreadySilencedError(
-                f"the silence {same.pk} of {same.creator} covers this until {until}: extend it instead"
+                f"the silence {duplicate.pk} of {duplicate.creator} covers this until {until}: extend it instead"
             )
         row.save(force_insert=True)
     return row
 
 
-def _same_silence(
-    parsed: Sequence[Matcher], cluster: str, starts_at: float, ends_at: float
+def _find_duplicate(
+    matchers: Sequence[Matcher], cluster: str, starts_at: float, ends_at: float
 ) -> Silence | None:
     """Return a silence of the same owner with the same matchers and some of the same time."""
     rows = Silence.objects.filter(cluster=cluster, starts_at__lt=ends_at, ends_at__gt=starts_at)
-    return next((row for row in rows if set(parse(row.matchers)) == set(parsed)), None)
+    return next((row for row in rows if set(parse_matchers(row.matchers)) == set(matchers)), None)
 
 
-def beginning(wanted: datetime | None, now: float) -> float:
+def starts_at_of(requested_start: datetime | None, now: float) -> float:
     """When a silence begins for which somebody wants that; None: now. Raises ActError."""
-    at = now if wanted is None else to_seconds(wanted)
-    if not -_TYPED_FOR <= at - now <= _SOONEST:
-        raise ActError("a silence begins now, or within ninety days")
+    at = now if requested_start is None else to_seconds(requested_start)
+    if not -_START_TOLERANCE <= at - now <= _MAX_START_DELAY:
+        raise ActionError("a silence begins now, or within ninety days")
     return at
 
 
-def extend(row: Silence, seconds: float, now: float, by: By) -> None:
+def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor) -> None:
     """Let a silence last longer, from its end or from now. Raises ActError."""
     ends_at = max(row.ends_at, now) + seconds
-    with attempted(_attempt(AuditAction.SILENCE_EXTEND, row, by)):
-        if ends_at - now > LONGEST_SILENCE:
-            raise ActError("a silence ends within thirty days")
+    with record_outcome(_attempt_of(AuditAction.SILENCE_EXTEND, row, actor)):
+        if ends_at - now > MAX_SILENCE_SECONDS:
+            raise ActionError("a silence ends within thirty days")
         if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
-            raise ActError("somebody extended or ended this silence meanwhile: look at it again")
+            raise ActionError("somebody extended or ended this silence meanwhile: look at it again")
 
 
-def end(row: Silence, now: float, by: By) -> None:
+def end_silence(row: Silence, now: float, actor: RequestActor) -> None:
     """End a silence now; it stays in the list of those that were."""
-    with attempted(_attempt(AuditAction.SILENCE_END, row, by)):
+    with record_outcome(_attempt_of(AuditAction.SILENCE_END, row, actor)):
         Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
 
 
-def _attempt(action: AuditAction, row: Silence, by: By) -> Attempt:
-    return by.attempt(action, row.cluster, row.matchers or "everything", reason=row.reason)
+def _attempt_of(action: AuditAction, row: Silence, actor: RequestActor) -> Attempt:
+    return actor.create_attempt(action, row.cluster, row.matchers or "everything", reason=row.reason)
 
 
-def warn_of_end(row: Silence, now: float, console_url: str = "") -> int:
+def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
     """Say that a silence ends soon to who would hear of what it keeps quiet; of how many incidents.
 
     Only what people read is told: elsewhere it would be an alert of its own.
     """
-    known = dict(Channel.objects.values_list("pk", "kind"))
-    quiet = Incident.objects.filter(silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value)
-    silenced = list(quiet.filter(cluster=row.cluster) if row.cluster else quiet)
-    trees = {cluster: store.routes(cluster) for cluster in {one.cluster_id for one in silenced}}
-    told = 0
-    for one in silenced:
-        incident = store.value_of(one)
-        notice = Notice(NoticeKind.SILENCE_ENDS, incident, now, incident.notices)
-        who = receivers(leaves(trees[one.cluster_id], incident), incident, notice.kind, now)
-        chosen = {channel: when for channel, when in who.items() if known.get(channel) in READ}
+    channel_kinds = dict(Channel.objects.values_list("pk", "kind"))
+    incident_rows = Incident.objects.filter(silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value)
+    silenced_rows = list(incident_rows.filter(cluster=row.cluster) if row.cluster else incident_rows)
+    trees = {cluster: store.read_routes(cluster) for cluster in {incident_row.cluster_id for incident_row in silenced_rows}}
+    incident_count = 0
+    for incident_row in silenced_rows:
+        incident = store.incident_of(incident_row)
+        notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notices)
+        planned_receivers = plan_receivers(match_routes(trees[incident_row.cluster_id], incident), incident, notification.kind, now)
+        readable_receivers = {channel: schedule for channel, schedule in planned_receivers.items() if channel_kinds.get(channel) in READABLE_KINDS}
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
-        payload = notifications.payload(notice, Links(console_url, "", one.pk)) | {"key": key}
+        payload = notifications.payload(notification, Links(console_url, "", incident_row.pk)) | {"key": key}
         with transaction.atomic():
-            store.enqueue(one, notice.kind, key, payload, chosen, now)
-            said = f"It is silenced until {notifications.clock(row.ends_at)}: {row.reason}"
-            tell(one, TimelineKind.SILENCE_ENDS, "", said, now)
-        told += 1
-    return told
+            store.enqueue_deliveries(incident_row, notification.kind, key, payload, readable_receivers, now)
+            text = f"It is silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
+            add_timeline_entry(incident_row, TimelineKind.SILENCE_ENDS, "", text, now)
+        incident_count += 1
+    return incident_count
 
 
-def try_out(channel: Channel, now: float, by: By) -> Delivery:
+def enqueue_test(channel: Channel, now: float, actor: RequestActor) -> Delivery:
     """Put a test message into the outbox, before all that waits for the channel."""
-    notice = notifications.trial(channel.name, now)
-    with attempted(by.attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
+    notification = notifications.make_test_notification(channel.name, now)
+    with record_outcome(actor.create_attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
         return Delivery.objects.create(
             channel=channel,
             cluster=channel.cluster,
-            key=notice.key,
-            kind=notice.kind.value,
-            payload=notifications.payload(notice, Links()),
+            key=notification.key,
+            kind=notification.kind.value,
+            payload=notifications.payload(notification, Links()),
             created_at=now,
             next_attempt_at=now,
         )
 
 
-def delete_channel(row: Channel, now: float, by: By) -> int:
+def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
     """Delete a channel and return how many notifications it leaves unsent. The delivery log keeps its rows."""
-    attempt = by.attempt(AuditAction.CHANNEL_DELETE, row.cluster, row.name)
-    with attempted(attempt), transaction.atomic():
+    attempt = actor.create_attempt(AuditAction.CHANNEL_DELETE, row.cluster, row.name)
+    with record_outcome(attempt), transaction.atomic():
         log = Delivery.objects.filter(channel=row)
         unsent = log.filter(sent_at=None, failed_at=None).update(
             failed_at=now, waits_for="", last_error="The channel was deleted before this was sent."
@@ -204,9 +204,9 @@ def delete_channel(row: Channel, now: float, by: By) -> int:
     return unsent
 
 
-def send_again(row: Delivery, now: float, by: By) -> None:
+def retry_delivery(row: Delivery, now: float, actor: RequestActor) -> None:
     """Try a message again that was given up, or waits."""
-    with attempted(by.attempt(AuditAction.DELIVERY_AGAIN, row.cluster, row.key)):
+    with record_outcome(actor.create_attempt(AuditAction.DELIVERY_AGAIN, row.cluster, row.key)):
         outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
         Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(
             failed_at=None, attempts=0, created_at=now, next_attempt_at=now, waits_for=""

@@ -16,7 +16,7 @@ AGENT_FIELDS = ("agent", "label")
 #: What routes look at: `label` is that of agents an incident harms.
 ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
 #: What an incident has of each field; of agents it keeps no names.
-_VALUES: Mapping[str, Callable[[Incident], Iterable[str]]] = {
+_VALUES_OF_FIELD: Mapping[str, Callable[[Incident], Iterable[str]]] = {
     "cause": lambda incident: (incident.cause.name, incident.cause.id, incident.cause.key),
     "kind": lambda incident: (incident.cause.kind.value,),
     "rule": lambda incident: incident.marks,
@@ -25,11 +25,11 @@ _VALUES: Mapping[str, Callable[[Incident], Iterable[str]]] = {
     "agent": lambda incident: (),
 }
 #: The fields that have a few values only.
-_ALL = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
+_ENUM_VALUES = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
 #: `[a-z]` and `[!x]` in a value, as fnmatch reads them.
-_SET = re.compile(r"\[!?\]?[^\]]*\]")
+_CHARACTER_SET = re.compile(r"\[!?\]?[^\]]*\]")
 #: What somebody types who means to match everything.
-EVERYTHING = "everything"
+CONFIRMATION_WORD = "everything"
 
 
 class MatchError(ValueError):
@@ -42,21 +42,21 @@ class Matcher:
 
     field: str
     value: str
-    negated: bool = False
+    is_negated: bool = False
 
-    def holds(self, values: Iterable[str]) -> bool:
+    def matches(self, field_values: Iterable[str]) -> bool:
         """Whether one of the values is meant, or with `!=` none of them."""
-        return any(fnmatchcase(value, self.value) for value in values) is not self.negated
+        return any(fnmatchcase(field_value, self.value) for field_value in field_values) is not self.is_negated
 
 
-def parse(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
+def parse_matchers(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
     """Read matchers, all of which must hold. Raises MatchError."""
     try:
-        words = shlex.split(text)
+        terms = shlex.split(text)
     except ValueError as error:
         raise MatchError(f"the quotes do not match in: {text}") from error
-    known = ROUTE_FIELDS if of_routes else (*INCIDENT_FIELDS, *AGENT_FIELDS)
-    matchers = tuple(_parse_word(word, known) for word in words)
+    field_names = ROUTE_FIELDS if of_routes else (*INCIDENT_FIELDS, *AGENT_FIELDS)
+    matchers = tuple(_parse_term(term, field_names) for term in terms)
     kinds = {matcher.field in AGENT_FIELDS for matcher in matchers}
     if len(kinds) > 1 and not of_routes:
         raise MatchError(
@@ -65,33 +65,33 @@ def parse(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
     return matchers
 
 
-def is_everything(matchers: Sequence[Matcher]) -> bool:
+def matches_everything(matchers: Sequence[Matcher]) -> bool:
     """Whether nothing is named: no condition, only `*` and sets, all kinds or severities, or only what is left out."""
-    return all(matcher.negated or _names_nothing(matcher) for matcher in matchers)
+    return all(matcher.is_negated or _is_wildcard(matcher) for matcher in matchers)
 
 
-def _names_nothing(matcher: Matcher) -> bool:
-    values = _ALL.get(matcher.field, ())
-    every = bool(values) and all(fnmatchcase(value, matcher.value) for value in values)
-    return every or not _SET.sub("?", matcher.value).strip("*?")
+def _is_wildcard(matcher: Matcher) -> bool:
+    enum_values = _ENUM_VALUES.get(matcher.field, ())
+    matches_all = bool(enum_values) and all(fnmatchcase(enum_value, matcher.value) for enum_value in enum_values)
+    return matches_all or not _CHARACTER_SET.sub("?", matcher.value).strip("*?")
 
 
-def is_of_agents(matchers: Sequence[Matcher]) -> bool:
+def is_agent_matching(matchers: Sequence[Matcher]) -> bool:
     """Whether agents are matched, and not incidents."""
     return any(matcher.field in AGENT_FIELDS for matcher in matchers)
 
 
 def matches(matchers: Sequence[Matcher], incident: Incident) -> bool:
     """Whether every condition holds of an incident."""
-    return all(matcher.holds(_VALUES[matcher.field](incident)) for matcher in matchers)
+    return all(matcher.matches(_VALUES_OF_FIELD[matcher.field](incident)) for matcher in matchers)
 
 
-def _parse_word(word: str, known: Sequence[str]) -> Matcher:
-    field, equals, value = word.partition("=")
-    negated = field.endswith("!")
+def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
+    field, equals, value = term.partition("=")
+    is_negated = field.endswith("!")
     field = field.removesuffix("!")
     if not equals or not value:
-        raise MatchError(f"write it as field=value: {word}")
-    if field not in known:
-        raise MatchError(f"there is no field {field} here: use {', '.join(known)}")
-    return Matcher(field, value, negated)
+        raise MatchError(f"write it as field=value: {term}")
+    if field not in field_names:
+        raise MatchError(f"there is no field {field} here: use {', '.join(field_names)}")
+    return Matcher(field, value, is_negated)

@@ -52,26 +52,26 @@ class Recurrence:
     week_start: int = 0
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Read a rule. Raises RecurrenceError."""
         if len(text) > LONGEST:
             raise RecurrenceError(f"it has more than {LONGEST} characters")
         parts: dict[str, str] = {}
         for part in text.upper().removeprefix("RRULE:").split(";"):
-            name, equals, value = part.partition("=")
-            if not equals or not value or name not in _PARTS:
+            name, equals, part_value = part.partition("=")
+            if not equals or not part_value or name not in _PARTS:
                 raise RecurrenceError(f"{part!r} is none of {', '.join(_PARTS)} with a value")
-            if parts.setdefault(name, value) != value:
+            if parts.setdefault(name, part_value) != part_value:
                 raise RecurrenceError(f"{name} stands twice")
         if "FREQ" not in parts:
             raise RecurrenceError("FREQ is missing")
-        found = cls(**{_PARTS[name][0]: _PARTS[name][1](value) for name, value in parts.items()})
-        ordinals = {ordinal for ordinal, _ in found.weekdays}
-        if ordinals != {0} and ordinals and found.frequency in (Frequency.DAILY, Frequency.WEEKLY):
+        recurrence = cls(**{_PARTS[name][0]: _PARTS[name][1](part_value) for name, part_value in parts.items()})
+        ordinals = {ordinal for ordinal, _ in recurrence.weekdays}
+        if ordinals != {0} and ordinals and recurrence.frequency in (Frequency.DAILY, Frequency.WEEKLY):
             raise RecurrenceError("BYDAY has a number, which only a month or a year can have")
-        if found.positions and not (found.month_days or found.year_days or found.weekdays or found.months):
+        if recurrence.positions and not (recurrence.month_days or recurrence.year_days or recurrence.weekdays or recurrence.months):
             raise RecurrenceError("BYSETPOS needs days to choose from")
-        return found
+        return recurrence
 
     def days(self, first: date, begin: date, end: date) -> Iterator[date]:
         """Yield the days from `begin` to `end`, both included, of the rule that begins on the day `first`."""
@@ -79,8 +79,8 @@ class Recurrence:
         cursor: date | None = rule.period_of(max(begin, first))
         while cursor is not None and cursor <= end:
             if rule.number_of(first, cursor) % rule.interval == 0:
-                yield from (day for day in _chosen(rule, cursor) if max(begin, first) <= day <= end)
-            cursor = rule.following(cursor)
+                yield from (day for day in _matching_days(rule, cursor) if max(begin, first) <= day <= end)
+            cursor = rule.next_period(cursor)
 
     def _with_defaults(self, first: date) -> Self:
         """Fill in what the first day says where the rule says nothing."""
@@ -106,7 +106,7 @@ class Recurrence:
             case Frequency.YEARLY:
                 return day.replace(month=1, day=1)
 
-    def following(self, period: date) -> date | None:
+    def next_period(self, period: date) -> date | None:
         """Return the first day of the next period; None after the last year there is."""
         try:
             return period + timedelta(days=self.length_of(period))
@@ -158,15 +158,15 @@ class Recurrence:
 
 
 @lru_cache(maxsize=256)
-def _chosen(rule: Recurrence, period: date) -> tuple[date, ...]:
+def _matching_days(rule: Recurrence, period: date) -> tuple[date, ...]:
     """Return the days of a period that a rule names."""
     begin = period.toordinal()
     span = range(begin, min(begin + rule.length_of(period), date.max.toordinal() + 1))
-    found = [day for day in map(date.fromordinal, span) if rule.matches(day)]
+    days = [day for day in map(date.fromordinal, span) if rule.matches(day)]
     if not rule.positions:
-        return tuple(found)
-    places = {place - 1 if place > 0 else len(found) + place for place in rule.positions}
-    return tuple(found[place] for place in sorted(places) if 0 <= place < len(found))
+        return tuple(days)
+    places = {place - 1 if place > 0 else len(days) + place for place in rule.positions}
+    return tuple(days[place] for place in sorted(places) if 0 <= place < len(days))
 
 
 def _frequency(text: str) -> Frequency:
@@ -177,36 +177,36 @@ def _frequency(text: str) -> Frequency:
 
 
 def _interval(text: str) -> int:
-    found = sorted(_numbers("INTERVAL", 1, _LARGEST_INTERVAL)(text))
-    if len(found) > 1:
+    numbers = sorted(_numbers_parser("INTERVAL", 1, _LARGEST_INTERVAL)(text))
+    if len(numbers) > 1:
         raise RecurrenceError(f"INTERVAL: {text} is more than one number")
-    return found[0]
+    return numbers[0]
 
 
-def _numbers(name: str, least: int, most: int, *, negative: bool = False) -> Callable[[str], frozenset[int]]:
-    def read(text: str) -> frozenset[int]:
-        found = []
-        for word in text.split(","):
-            digits = word.removeprefix("-") if negative else word
+def _numbers_parser(name: str, least: int, most: int, *, negative: bool = False) -> Callable[[str], frozenset[int]]:
+    def parse(text: str) -> frozenset[int]:
+        numbers = []
+        for token in text.split(","):
+            digits = token.removeprefix("-") if negative else token
             if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
-                raise RecurrenceError(f"{name}: {word!r} is no number")
+                raise RecurrenceError(f"{name}: {token!r} is no number")
             if not least <= int(digits) <= most:
-                raise RecurrenceError(f"{name}: {word} is not within {least} and {most}")
-            found.append(int(word))
-        return frozenset(found)
+                raise RecurrenceError(f"{name}: {token} is not within {least} and {most}")
+            numbers.append(int(token))
+        return frozenset(numbers)
 
-    return read
+    return parse
 
 
 def _weekdays(text: str) -> frozenset[tuple[int, int]]:
-    found = set()
-    for word in text.split(","):
-        ordinal, weekday = word[:-2].removeprefix("+"), word[-2:]
+    weekdays = set()
+    for token in text.split(","):
+        ordinal, weekday = token[:-2].removeprefix("+"), token[-2:]
         if weekday not in _WEEKDAYS:
-            raise RecurrenceError(f"BYDAY: {word!r} is no day of a week: {', '.join(_WEEKDAYS)}")
-        (number,) = _numbers("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
-        found.add((number, _WEEKDAYS.index(weekday)))
-    return frozenset(found)
+            raise RecurrenceError(f"BYDAY: {token!r} is no day of a week: {', '.join(_WEEKDAYS)}")
+        (number,) = _numbers_parser("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
+        weekdays.add((number, _WEEKDAYS.index(weekday)))
+    return frozenset(weekdays)
 
 
 def _week_start(text: str) -> int:
@@ -219,10 +219,10 @@ def _week_start(text: str) -> int:
 _PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "FREQ": ("frequency", _frequency),
     "INTERVAL": ("interval", _interval),
-    "BYMONTH": ("months", _numbers("BYMONTH", 1, 12)),
-    "BYMONTHDAY": ("month_days", _numbers("BYMONTHDAY", 1, 31, negative=True)),
-    "BYYEARDAY": ("year_days", _numbers("BYYEARDAY", 1, 366, negative=True)),
+    "BYMONTH": ("months", _numbers_parser("BYMONTH", 1, 12)),
+    "BYMONTHDAY": ("month_days", _numbers_parser("BYMONTHDAY", 1, 31, negative=True)),
+    "BYYEARDAY": ("year_days", _numbers_parser("BYYEARDAY", 1, 366, negative=True)),
     "BYDAY": ("weekdays", _weekdays),
-    "BYSETPOS": ("positions", _numbers("BYSETPOS", 1, 366, negative=True)),
+    "BYSETPOS": ("positions", _numbers_parser("BYSETPOS", 1, 366, negative=True)),
     "WKST": ("week_start", _week_start),
 }

@@ -17,20 +17,20 @@ from django.db import DatabaseError
 
 from fleet import lease
 from fleet.alerts import notifications, store
-from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels import SendRequest, SendError
 from fleet.alerts.channels.registry import REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from fleet.models.moments import to_moment
 from fleet.models.sealed_secrets import SealError, unseal
-from fleet.vocabulary.incidents import IncidentState, Notice, NoticeKind
+from fleet.vocabulary.incidents import IncidentState, Notification, NotificationKind
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two posts of the same alert.
 INTERVAL = 60.0
 #: So long in a round channels are tried whose last post failed: each that hangs takes 10 s of the others' time.
-FAILING_WITHIN = 30.0
+FAILING_BUDGET_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -43,23 +43,23 @@ class Reposter:
     #: Of a monotonic clock.
     timer: Callable[[], float] = time.monotonic
     #: Channels whose last post failed, the one that was tried longest ago first: each failure is logged once.
-    _failing: dict[int, None] = field(default_factory=dict)
+    _failing_channels: dict[int, None] = field(default_factory=dict)
 
-    def post(self) -> int:
+    def post_open_alerts(self) -> int:
         """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
         clusters = lease.clusters_of(self.holder, lease.ALERTS, to_moment(self.clock()))
         channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
-        failing = [by_key.pop(key) for key in list(self._failing) if key in by_key]
-        taken = sum(self._post_apart(channel, clusters) for channel in by_key.values())
-        began = self.timer()
-        for channel in failing:
-            if self.timer() - began >= FAILING_WITHIN:
+        failing_channels = [by_key.pop(key) for key in list(self._failing_channels) if key in by_key]
+        posted_count = sum(self._post_channel_safely(channel, clusters) for channel in by_key.values())
+        started_at = self.timer()
+        for channel in failing_channels:
+            if self.timer() - started_at >= FAILING_BUDGET_SECONDS:
                 break
-            taken += self._post_apart(channel, clusters)
-        return taken
+            posted_count += self._post_channel_safely(channel, clusters)
+        return posted_count
 
-    def _post_apart(self, channel: Channel, clusters: Sequence[str]) -> int:
+    def _post_channel_safely(self, channel: Channel, clusters: Sequence[str]) -> int:
         """Post to one channel; a fault of ours with it does not keep the alerts of the other channels away."""
         try:
             return self._post_channel(channel, clusters)
@@ -71,23 +71,23 @@ class Reposter:
 
     def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
         # A channel of a cluster is of no other one, whatever it was sent before.
-        served = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
-        newest = _newest_messages(channel, served)
+        channel_clusters = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
+        newest = _newest_payloads(channel, channel_clusters)
         if not newest:
             return 0
         repost = REPOSTS[channel.kind]
         try:
             channel_values = (channel.config, unseal(channel.secrets), channel.allow_private)
-            repost([self._errand(row, last, *channel_values) for row, last in newest])
+            repost([self._request_of(row, last_payload, *channel_values) for row, last_payload in newest])
             # An incident that ended meanwhile was told of as over before this post came.
-            payloads = {row.pk: last for row, last in newest}
-            over = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
-            if ended := [self._errand(row, payloads[row.pk], *channel_values) for row in over]:
-                repost(ended)
+            payloads = {row.pk: last_payload for row, last_payload in newest}
+            resolved_rows = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
+            if resolved_requests := [self._request_of(row, payloads[row.pk], *channel_values) for row in resolved_rows]:
+                repost(resolved_requests)
         except (SendError, SealError) as error:
-            is_new = channel.pk not in self._failing
-            self._failing.pop(channel.pk, None)
-            self._failing[channel.pk] = None
+            is_new = channel.pk not in self._failing_channels
+            self._failing_channels.pop(channel.pk, None)
+            self._failing_channels[channel.pk] = None
             if is_new:
                 logger.warning(
                     "alertmanager.unreachable: open alerts of channel %s end there in minutes: %s",
@@ -95,29 +95,29 @@ class Reposter:
                     error,
                 )
             return 0
-        self._failing.pop(channel.pk, None)
+        self._failing_channels.pop(channel.pk, None)
         return len(newest)
 
-    def _errand(self, row: Incident, last: Mapping[str, Any], *channel_values: Any) -> Errand:
+    def _request_of(self, row: Incident, last_payload: Mapping[str, Any], *channel_values: Any) -> SendRequest:
         """Return the message of now under the severity of the last one: that is a label of what the receiver lists."""
-        now, is_over = self.clock(), row.state == IncidentState.RESOLVED.value
-        kind = NoticeKind.RESOLVED if is_over else NoticeKind.FIRING
-        value = store.value_of(row)
-        notice = Notice(kind, value, now, value.notices)
-        payload = notifications.payload(notice, notifications.Links())
-        severity = last["incident"]["severity"]
-        payload |= {"links": last["links"], "incident": payload["incident"] | {"severity": severity}}
-        return Errand(payload, notice.key, now, *channel_values)
+        now, is_resolved = self.clock(), row.state == IncidentState.RESOLVED.value
+        kind = NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING
+        incident = store.incident_of(row)
+        notification = Notification(kind, incident, now, incident.notices)
+        payload = notifications.payload(notification, notifications.Links())
+        severity = last_payload["incident"]["severity"]
+        payload |= {"links": last_payload["links"], "incident": payload["incident"] | {"severity": severity}}
+        return SendRequest(payload, notification.key, now, *channel_values)
 
 
-def _newest_messages(
+def _newest_payloads(
     channel: Channel, clusters: Sequence[str]
 ) -> Sequence[tuple[Incident, Mapping[str, Any]]]:
     """Return every open incident that a channel took a message about, with the newest message."""
-    taken = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(sent_at=None)
-    taken = taken.exclude(incident__state=IncidentState.RESOLVED.value)
+    deliveries = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(sent_at=None)
+    deliveries = deliveries.exclude(incident__state=IncidentState.RESOLVED.value)
     newest: dict[int, tuple[Incident, Mapping[str, Any]]] = {}
-    for delivery in taken.order_by("pk").select_related("incident"):
+    for delivery in deliveries.order_by("pk").select_related("incident"):
         assert delivery.incident is not None
         newest[delivery.incident.pk] = (delivery.incident, delivery.payload)
     return list(newest.values())

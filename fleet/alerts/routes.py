@@ -11,10 +11,10 @@ from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from fleet.alerts.matchers import Matcher, matches
-from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 
 #: How the reason begins why a message waits for the end of quiet hours.
-QUIET = "quiet hours"
+QUIET_HOURS_REASON = "quiet hours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +47,27 @@ class Route:
     #: The cluster that owns it; empty: the installation.
     cluster: str = ""
     #: Only incidents that are at least so severe.
-    least: Severity = Severity.WARNING
+    min_severity: Severity = Severity.WARNING
     #: Ids of channels; none: those of the parent.
     channels: tuple[int, ...] = ()
     #: Nobody acknowledged a critical incident for so long: these are told too. None: never.
     escalate_after: float | None = None
     escalate_to: tuple[int, ...] = ()
-    quiet: QuietHours | None = None
-    goes_on: bool = False
+    quiet_hours: QuietHours | None = None
+    should_continue: bool = False
     children: tuple[Route, ...] = ()
 
-    def takes(self, incident: Incident) -> bool:
+    def accepts(self, incident: Incident) -> bool:
         """Whether it is for this incident."""
         return (
             self.cluster in ("", incident.cluster)
-            and incident.severity >= self.least
+            and incident.severity >= self.min_severity
             and matches(self.matchers, incident)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class MatchedRoute:
     """Where an incident ends up: a route with what it inherited."""
 
     route: Route
@@ -75,48 +75,48 @@ class Leaf:
     channels: tuple[int, ...]
 
 
-def leaves(roots: Iterable[Route], incident: Incident) -> list[Leaf]:
+def match_routes(roots: Iterable[Route], incident: Incident) -> list[MatchedRoute]:
     """The routes that an incident takes."""
-    return list(_walk(roots, incident, (), ()))
+    return list(_match_subtree(roots, incident, (), ()))
 
 
-def _walk(
+def _match_subtree(
     routes: Iterable[Route], incident: Incident, path: tuple[str, ...], channels: tuple[int, ...]
-) -> Iterator[Leaf]:
+) -> Iterator[MatchedRoute]:
     for route in routes:
-        if not route.takes(incident):
+        if not route.accepts(incident):
             continue
-        here = (*path, route.name)
-        own = route.channels or channels
-        below = list(_walk(route.children, incident, here, own))
-        yield from below or [Leaf(route, here, own)]
-        if not route.goes_on:
+        route_path = (*path, route.name)
+        own_channels = route.channels or channels
+        matched_children = list(_match_subtree(route.children, incident, route_path, own_channels))
+        yield from matched_children or [MatchedRoute(route, route_path, own_channels)]
+        if not route.should_continue:
             return
 
 
-def receivers(
-    found: Sequence[Leaf], incident: Incident, kind: NoticeKind, now: float
+def plan_receivers(
+    matched_routes: Sequence[MatchedRoute], incident: Incident, kind: NotificationKind, now: float
 ) -> dict[int, tuple[float, str]]:
     """Channels that get a message: not before when, and why then (empty: at once)."""
-    told: dict[int, tuple[float, str]] = {}
-    for leaf in found:
-        second = kind is NoticeKind.ESCALATED
-        channels = leaf.route.escalate_to if second else leaf.channels
-        if not second and incident.escalated_at is not None:
+    schedule_by_channel: dict[int, tuple[float, str]] = {}
+    for matched_route in matched_routes:
+        is_escalation = kind is NotificationKind.ESCALATED
+        channels = matched_route.route.escalate_to if is_escalation else matched_route.channels
+        if not is_escalation and incident.escalated_at is not None:
             # Who was called in hears how it goes on.
-            channels = (*channels, *leaf.route.escalate_to)
-        at, why = now, ""
-        if leaf.route.quiet is not None and incident.severity < Severity.CRITICAL:
-            end = leaf.route.quiet.end_after(now)
+            channels = (*channels, *matched_route.route.escalate_to)
+        send_at, reason = now, ""
+        if matched_route.route.quiet_hours is not None and incident.severity < Severity.CRITICAL:
+            end = matched_route.route.quiet_hours.end_after(now)
             if end is not None:
-                at, why = end, f"{QUIET} of the route {leaf.route.name}"
+                send_at, reason = end, f"{QUIET_HOURS_REASON} of the route {matched_route.route.name}"
         for channel in channels:
-            if channel not in told or at < told[channel][0]:
-                told[channel] = (at, why)
-    return told
+            if channel not in schedule_by_channel or send_at < schedule_by_channel[channel][0]:
+                schedule_by_channel[channel] = (send_at, reason)
+    return schedule_by_channel
 
 
-def escalates_at(found: Sequence[Leaf], incident: Incident) -> float | None:
+def escalates_at(matched_routes: Sequence[MatchedRoute], incident: Incident) -> float | None:
     """When the second level is told of an incident that nobody acknowledges."""
     if (
         incident.state is not IncidentState.FIRING
@@ -128,9 +128,9 @@ def escalates_at(found: Sequence[Leaf], incident: Incident) -> float | None:
         or incident.inhibited_by
     ):
         return None
-    waits = [
-        leaf.route.escalate_after
-        for leaf in found
-        if leaf.route.escalate_after is not None and leaf.route.escalate_to
+    delays = [
+        matched_route.route.escalate_after
+        for matched_route in matched_routes
+        if matched_route.route.escalate_after is not None and matched_route.route.escalate_to
     ]
-    return (incident.fired_at or incident.opened_at) + min(waits) if waits else None
+    return (incident.fired_at or incident.opened_at) + min(delays) if delays else None

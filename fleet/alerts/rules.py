@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleet.vocabulary.incidents import Severity
-from fleet.vocabulary.looks import Labelled
+from fleet.vocabulary.looks import LabelledEnum
 
 
-class RuleKind(Labelled):
+class RuleKind(LabelledEnum):
     """What a rule looks at."""
 
     STRANDED = "stranded", "Agents stranded by one cause"
@@ -28,9 +28,9 @@ class RuleKind(Labelled):
 
 
 #: Rules that look at agents, so that a label and a share of the fleet mean something.
-COUNTS_AGENTS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
+AGENT_KINDS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
 #: Rules that hold from so many agents on.
-THRESHOLDS = COUNTS_AGENTS | {RuleKind.RATE, RuleKind.EXCESS, RuleKind.DRIFT}
+THRESHOLD_KINDS = AGENT_KINDS | {RuleKind.RATE, RuleKind.EXCESS, RuleKind.DRIFT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Rule:
     repeat_seconds: float = 4 * 3600.0
     runbook: str = ""
 
-    def threshold(self, agents: int) -> int:
+    def threshold(self, agent_count: int) -> int:
         """From how many agents on it holds in a cluster of so many."""
-        return max(self.min_count, math.ceil(self.min_share * agents), 1)
+        return max(self.min_count, math.ceil(self.min_share * agent_count), 1)
 
 
 _WARNING_REPEAT = 12 * 3600.0
@@ -91,7 +91,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def effective(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
+def effective_rules(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
     """Return the rules that hold in a cluster: its own, and the installation's that it does not override by name."""
     rules = tuple(rules)
     own = {rule.name for rule in rules if rule.cluster == cluster}

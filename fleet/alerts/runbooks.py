@@ -15,9 +15,9 @@ from fleet.alerts.rules import RuleKind
 class Runbook:
     """What it means, what to look at in this order, and what helps."""
 
-    means: str
-    look: tuple[str, ...]
-    helps: tuple[str, ...]
+    meaning: str
+    diagnosis: tuple[str, ...]
+    mitigation: tuple[str, ...]
 
 
 RUNBOOKS: Mapping[RuleKind, Runbook] = {

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fleet.alerts.matchers import Matcher, is_of_agents, matches
+from fleet.alerts.matchers import Matcher, is_agent_matching, matches
 from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 
@@ -67,12 +67,12 @@ class Window:
             return None
         local = self._local(now)
         for start in reversed([*self._iterate(local - LONGEST_WINDOW, local + timedelta(hours=3))]):
-            found = self._silence(start)
-            if found.starts_at <= now < found.ends_at:
-                return found
+            silence = self._silence(start)
+            if silence.starts_at <= now < silence.ends_at:
+                return silence
         return None
 
-    def upcoming(self, now: float, count: int = 1) -> list[Silence]:
+    def upcoming_silences(self, now: float, count: int = 1) -> list[Silence]:
         """The next occurrences that have not begun, of those within five years."""
         if self.problem:
             return []
@@ -105,7 +105,7 @@ class Window:
     def _silence(self, start: datetime) -> Silence:
         zone = self._zone()
         return Silence(
-            self.name, self.matchers, _instant(start, zone), _instant(start + self.length, zone), self.cluster
+            self.name, self.matchers, _timestamp_of(start, zone), _timestamp_of(start + self.length, zone), self.cluster
         )
 
     def _iterate(self, after: datetime, before: datetime) -> Iterator[datetime]:
@@ -120,7 +120,7 @@ class Window:
 
     def _rule(self) -> Recurrence:
         try:
-            return Recurrence.read(self.rule.strip())
+            return Recurrence.parse(self.rule.strip())
         except RecurrenceError as error:
             raise WindowError(f"the rule cannot be read: {error}") from error
 
@@ -136,11 +136,11 @@ def zone_of(name: str) -> ZoneInfo:
         raise WindowError(f"there is no time zone {name!r}: use a name like Europe/Berlin") from error
 
 
-def _instant(wall: datetime, zone: ZoneInfo) -> float:
+def _timestamp_of(wall_time: datetime, zone: ZoneInfo) -> float:
     """When a clock on the wall shows that: the first time if twice, and the moment of the jump if never."""
-    at = wall.replace(tzinfo=zone)
+    at = wall_time.replace(tzinfo=zone)
     back = at.astimezone(UTC).astimezone(zone)
-    if back.replace(tzinfo=None) == wall:
+    if back.replace(tzinfo=None) == wall_time:
         return at.timestamp()
     # In the hour that is skipped: with fold=1 the offset after the jump is used, which lands before it.
     early = at.replace(fold=1).timestamp()
@@ -156,17 +156,17 @@ def _instant(wall: datetime, zone: ZoneInfo) -> float:
     return float(round(high))
 
 
-def active(silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float) -> list[Silence]:
+def find_active_silences(silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float) -> list[Silence]:
     """Everything that keeps something quiet now."""
-    recurring = (window.current(now) for window in windows if window.cluster in ("", cluster))
+    window_silences = (window.current(now) for window in windows if window.cluster in ("", cluster))
     return [
         *(silence for silence in silences if silence.is_active(cluster, now)),
-        *(found for found in recurring if found is not None),
+        *(window_silence for window_silence in window_silences if window_silence is not None),
     ]
 
 
-def silencing(incident: Incident, quiet: Sequence[Silence]) -> str:
+def find_silence_name(incident: Incident, active_silences: Sequence[Silence]) -> str:
     """The name of the silence that keeps an incident quiet; empty when none does."""
     return next(
-        (one.name for one in quiet if not is_of_agents(one.matchers) and matches(one.matchers, incident)), ""
+        (silence.name for silence in active_silences if not is_agent_matching(silence.matchers) and matches(silence.matchers, incident)), ""
     )

@@ -16,143 +16,143 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Q
 
-from fleet.alerts.matchers import parse
-from fleet.alerts.round import Past
-from fleet.alerts.routes import QUIET, QuietHours, Route
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.round import PreviousIncident
+from fleet.alerts.routes import QUIET_HOURS_REASON, QuietHours, Route
+from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, effective_rules
 from fleet.alerts.silences import Silence, Window
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
-from fleet.vocabulary import incidents as values
-from fleet.vocabulary.incidents import Cause, CauseKind, Happening, IncidentState, Mark, NoticeKind, Severity
+from fleet.vocabulary import incidents as incident_values
+from fleet.vocabulary.incidents import Cause, CauseKind, TimelineEntry, IncidentState, RuleMark, NotificationKind, Severity
 
 #: Which incident a row is, and what people write into it: a look writes everything else.
-_UNWRITTEN = ("generation", "opened_at", "acked_at")
+_FIXED_COLUMNS = ("generation", "opened_at", "acked_at")
 #: Columns of an incident: named like the fields of its value, but for the cluster and the cause.
-_COLUMNS = tuple(field.name for field in fields(values.Incident) if field.name not in ("cluster", "cause"))
-_WRITTEN = tuple(name for name in _COLUMNS if name not in _UNWRITTEN)
-_written_of, _columns_of = attrgetter(*_WRITTEN), attrgetter(*_COLUMNS)
-_parts_of = attrgetter(*(field.name for field in fields(Mark)))
+_COLUMNS = tuple(field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause"))
+_WRITABLE_COLUMNS = tuple(name for name in _COLUMNS if name not in _FIXED_COLUMNS)
+_writable_values_of, _columns_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
+_mark_parts_of = attrgetter(*(field.name for field in fields(RuleMark)))
 _CHUNK = 500
-Acknowledged = tuple[int, dict[int, float | None]]
+Acknowledgements = tuple[int, dict[int, float | None]]
 
 
-def value_of(row: Incident) -> values.Incident:
+def incident_of(row: Incident) -> incident_values.Incident:
     """An incident as a value."""
     fields_of = {
-        name: _READ[name](column) if name in _READ and column is not None else column
+        name: _COLUMN_READERS[name](column) if name in _COLUMN_READERS and column is not None else column
         for name, column in zip(_COLUMNS, _columns_of(row), strict=True)
     }
     cause = Cause(CauseKind(row.cause_kind), row.cause_id, row.cause_name)
-    return values.Incident(cluster=row.cluster_id, cause=cause, **fields_of)
+    return incident_values.Incident(cluster=row.cluster_id, cause=cause, **fields_of)
 
 
-def load(cluster: str) -> dict[str, Incident]:
+def load_incidents(cluster: str) -> dict[str, Incident]:
     """The rows of all incidents of a cluster that are not resolved, by key."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return {row.key: row for row in rows}
 
 
-def acknowledged(cluster: str) -> Acknowledged:
+def read_acknowledgements(cluster: str) -> Acknowledgements:
     """Return how many incidents are not resolved, and when people acknowledged some: a look writes all else."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return rows.count(), dict(rows.exclude(acked_at=None).order_by().values_list("pk", "acked_at"))
 
 
-def past(cluster: str, key: str) -> Past | None:
+def read_previous(cluster: str, key: str) -> PreviousIncident | None:
     """What is known of the last incident of a cause."""
-    found = (
+    columns = (
         Incident.objects.filter(cluster=cluster, key=key)
         .order_by("-generation")
         .values_list("generation", "flips")
         .first()
     )
-    return None if found is None else Past(found[0], tuple(found[1]))
+    return None if columns is None else PreviousIncident(columns[0], tuple(columns[1]))
 
 
-def save(
+def save_outcome(
     rows: dict[str, Incident],
-    changed: Iterable[values.Incident],
-    dropped: Iterable[values.Incident],
-    happened: Iterable[tuple[values.Incident, Happening]],
-    before: Mapping[str, values.Incident] = MappingProxyType({}),
+    changed_incidents: Iterable[incident_values.Incident],
+    dropped_incidents: Iterable[incident_values.Incident],
+    timeline_entries: Iterable[tuple[incident_values.Incident, TimelineEntry]],
+    before: Mapping[str, incident_values.Incident] = MappingProxyType({}),
 ) -> None:
     """Write what a look changed; `rows` gets those that are new. Call it in a transaction.
 
     `before`: the incidents that rows were read as; of those only the columns that differ are written.
     """
-    updated: dict[tuple[str, ...], list[Incident]] = {}
-    for value in changed:
-        row = rows.get(value.key)
+    rows_by_columns: dict[tuple[str, ...], list[Incident]] = {}
+    for incident in changed_incidents:
+        row = rows.get(incident.key)
         if row is None:
-            row = rows[value.key] = _new_row(value)
+            row = rows[incident.key] = _new_row(incident)
             row.save(force_insert=True)
         else:
-            names = _differing(before.get(value.key), value)
-            _write(row, value, names)
-            updated.setdefault(names, []).append(row)
-    for columns, some in updated.items():
-        _update(some, columns)
-    gone = [rows.pop(value.key).pk for value in dropped]
-    if gone:
-        Incident.objects.filter(pk__in=gone, state=IncidentState.PENDING.value).delete()
+            names = _changed_columns(before.get(incident.key), incident)
+            _write_columns(row, incident, names)
+            rows_by_columns.setdefault(names, []).append(row)
+    for columns, updated_rows in rows_by_columns.items():
+        _update_rows(updated_rows, columns)
+    dropped_ids = [rows.pop(incident.key).pk for incident in dropped_incidents]
+    if dropped_ids:
+        Incident.objects.filter(pk__in=dropped_ids, state=IncidentState.PENDING.value).delete()
     IncidentEvent.objects.bulk_create(
         [
-            IncidentEvent(incident=rows[value.key], at=one.at, kind=one.kind.value, text=one.text)
-            for value, one in happened
+            IncidentEvent(incident=rows[incident.key], at=entry.at, kind=entry.kind.value, text=entry.text)
+            for incident, entry in timeline_entries
         ],
         batch_size=_CHUNK,
     )
 
 
-def _differing(before: values.Incident | None, after: values.Incident) -> tuple[str, ...]:
+def _changed_columns(before: incident_values.Incident | None, after: incident_values.Incident) -> tuple[str, ...]:
     """Return the columns in which two values of an incident differ: most of them are JSON, and seldom change."""
     if before is None:
-        return _WRITTEN
-    pairs = zip(_WRITTEN, _written_of(before), _written_of(after), strict=True)
+        return _WRITABLE_COLUMNS
+    pairs = zip(_WRITABLE_COLUMNS, _writable_values_of(before), _writable_values_of(after), strict=True)
     return tuple(name for name, old, new in pairs if old != new)
 
 
-def _update(rows: Sequence[Incident], names: Sequence[str]) -> None:
+def _update_rows(rows: Sequence[Incident], names: Sequence[str]) -> None:
     """Write columns of many rows by one prepared statement; `bulk_update` makes an expression of every cell."""
-    known = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
-    columns = [known[name] for name in names]
+    columns_by_name = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
+    columns = [columns_by_name[name] for name in names]
     # Not `connection`: each use of that asks for the connection of this thread, and a cell has several.
-    here = connections[DEFAULT_DB_ALIAS]
-    sets = ", ".join(f"{here.ops.quote_name(str(column.column))} = %s" for column in columns)
+    database = connections[DEFAULT_DB_ALIAS]
+    assignments = ", ".join(f"{database.ops.quote_name(str(column.column))} = %s" for column in columns)
     cells = [
-        [*(column.get_db_prep_save(getattr(row, column.attname), here) for column in columns), row.pk]
+        [*(column.get_db_prep_save(getattr(row, column.attname), database) for column in columns), row.pk]
         for row in rows
     ]
     if cells and columns:
-        with here.cursor() as cursor:
-            cursor.executemany(f"UPDATE fleet_incident SET {sets} WHERE id = %s", cells)  # noqa: S608 - our own names
+        with database.cursor() as cursor:
+            cursor.executemany(f"UPDATE fleet_incident SET {assignments} WHERE id = %s", cells)  # noqa: S608 - our own names
 
 
-def note_versions(cluster: str, seen: Mapping[str, tuple[str, str]], now: float) -> int:
+def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]], now: float) -> int:
     """Keep which instances run another version than when they were last seen; how many."""
-    last = dict(VersionChange.objects.filter(cluster=cluster).values_list("instance_id", "new"))
-    changed = [
+    last_versions = dict(VersionChange.objects.filter(cluster=cluster).values_list("instance_id", "new"))
+    version_changes = [
         VersionChange(
-            cluster_id=cluster, instance_id=key, name=name, old=last.get(key, ""), new=version[:64], at=now
+            cluster_id=cluster, instance_id=key, name=name, old=last_versions.get(key, ""), new=version[:64], at=now
         )
-        for key, (name, version) in seen.items()
-        if last.get(key, "") != version[:64]
+        for key, (name, version) in current_versions.items()
+        if last_versions.get(key, "") != version[:64]
     ]
-    VersionChange.objects.bulk_create(changed, batch_size=_CHUNK)
-    return len(changed)
+    VersionChange.objects.bulk_create(version_changes, batch_size=_CHUNK)
+    return len(version_changes)
 
 
-def rules(cluster: str) -> tuple[Rule, ...]:
+def read_rules(cluster: str) -> tuple[Rule, ...]:
     """Return the rules that hold in a cluster."""
-    rows = alerting.in_cluster(alerting.AlertRule.objects.all(), cluster)
-    return effective((rule_of(row) for row in rows), cluster)
+    rows = alerting.filter_by_cluster(alerting.AlertRule.objects.all(), cluster)
+    return effective_rules((rule_of(row) for row in rows), cluster)
 
 
 def rule_of(row: alerting.AlertRule) -> Rule:
     """A rule as a value."""
-    given: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(Rule)}
-    return Rule(**given | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
+    column_values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(Rule)}
+    return Rule(**column_values | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
 
 
 def ensure_defaults(**_: Any) -> None:
@@ -166,7 +166,7 @@ def ensure_defaults(**_: Any) -> None:
         alerting.Route.objects.create(name="Everything")
 
 
-def silences(now: float) -> list[Silence]:
+def read_silences(now: float) -> list[Silence]:
     """Those that have not ended."""
     return [silence_of(row) for row in alerting.Silence.objects.filter(ends_at__gt=now)]
 
@@ -175,10 +175,10 @@ def silence_of(row: alerting.Silence) -> Silence:
     """A silence as a value."""
     # Incidents keep the name, in a column of so many characters.
     name = f"{row.reason} ({row.creator})"[:300]
-    return Silence(name, parse(row.matchers), row.starts_at, row.ends_at, row.cluster)
+    return Silence(name, parse_matchers(row.matchers), row.starts_at, row.ends_at, row.cluster)
 
 
-def windows() -> list[Window]:
+def read_windows() -> list[Window]:
     """Those that are switched on."""
     return [window_of(row) for row in alerting.MaintenanceWindow.objects.filter(enabled=True)]
 
@@ -186,29 +186,29 @@ def windows() -> list[Window]:
 def window_of(row: alerting.MaintenanceWindow) -> Window:
     """A window as a value."""
     first = datetime.combine(row.first_day, row.starts)
-    return Window(row.name, parse(row.matchers), row.rule, first, row.length, row.zone, row.cluster)
+    return Window(row.name, parse_matchers(row.matchers), row.rule, first, row.length, row.zone, row.cluster)
 
 
-def labels(cluster: str) -> dict[str, tuple[str, ...]]:
+def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
     """Patterns of agents' names by label."""
-    found: dict[str, list[str]] = {}
+    patterns_by_label: dict[str, list[str]] = {}
     for label, pattern in alerting.AgentLabel.objects.filter(cluster=cluster).values_list("label", "pattern"):
-        found.setdefault(label, []).append(pattern)
-    return {label: tuple(patterns) for label, patterns in found.items()}
+        patterns_by_label.setdefault(label, []).append(pattern)
+    return {label: tuple(patterns) for label, patterns in patterns_by_label.items()}
 
 
-def routes(cluster: str) -> tuple[Route, ...]:
+def read_routes(cluster: str) -> tuple[Route, ...]:
     """Return the tree that incidents of a cluster take, from its roots: no route and no channel of another cluster."""
-    rows = alerting.in_cluster(alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster)
+    rows = alerting.filter_by_cluster(alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster)
     children: dict[int | None, list[alerting.Route]] = {}
     for row in rows:
         children.setdefault(row.parent_id, []).append(row)
-    return _branch(None, children, cluster)
+    return _route_branch(None, children, cluster)
 
 
-def enqueue(
+def enqueue_deliveries(
     row: Incident,
-    kind: NoticeKind,
+    kind: NotificationKind,
     key: str,
     payload: Mapping[str, Any],
     receivers: Mapping[int, tuple[float, str]],
@@ -229,99 +229,99 @@ def enqueue(
                 payload=payload,
                 created_at=now,
                 next_attempt_at=at,
-                waits_for=why,
+                waits_for=reason,
             )
-            for channel, (at, why) in receivers.items()
+            for channel, (at, reason) in receivers.items()
         ],
         ignore_conflicts=True,
     )
-    at_once = [channel for channel, (at, _) in receivers.items() if at <= now]
-    held = alerting.Delivery.objects.filter(incident=row, channel__in=at_once, sent_at=None, failed_at=None)
-    held.filter(waits_for__startswith=QUIET).update(next_attempt_at=now, waits_for="")
+    immediate_channels = [channel for channel, (at, _) in receivers.items() if at <= now]
+    held_deliveries = alerting.Delivery.objects.filter(incident=row, channel__in=immediate_channels, sent_at=None, failed_at=None)
+    held_deliveries.filter(waits_for__startswith=QUIET_HOURS_REASON).update(next_attempt_at=now, waits_for="")
 
 
-def told(row: Incident) -> dict[int, bool]:
+def read_notified_channels(row: Incident) -> dict[int, bool]:
     """Channels that got a message about an incident, and whether they want its end as well."""
-    sent = alerting.Delivery.objects.filter(incident=row, channel__cluster__in=("", row.cluster_id))
-    found = sent.values_list("channel", "channel__send_resolved")
-    return dict(found.distinct().order_by())
+    deliveries = alerting.Delivery.objects.filter(incident=row, channel__cluster__in=("", row.cluster_id))
+    channel_rows = deliveries.values_list("channel", "channel__send_resolved")
+    return dict(channel_rows.distinct().order_by())
 
 
-def end_receivers(
-    row: Incident, planned: Mapping[int, tuple[float, str]], now: float
+def plan_end_receivers(
+    row: Incident, planned_receivers: Mapping[int, tuple[float, str]], now: float
 ) -> dict[int, tuple[float, str]]:
     """Return the channels that get the end of an incident: those that got its beginning.
 
     Routes may have changed meanwhile; `planned` is what they say now, for their quiet hours.
     """
-    return {channel: planned.get(channel, (now, "")) for channel, wants in told(row).items() if wants}
+    return {channel: planned_receivers.get(channel, (now, "")) for channel, should_resolve in read_notified_channels(row).items() if should_resolve}
 
 
-def _branch(
+def _route_branch(
     parent: int | None, children: Mapping[int | None, Sequence[alerting.Route]], cluster: str
 ) -> tuple[Route, ...]:
     rows = children.get(parent, ())
-    return tuple(_route(row, _branch(row.pk, children, cluster), cluster) for row in rows)
+    return tuple(_route_of(row, _route_branch(row.pk, children, cluster), cluster) for row in rows)
 
 
-def _open_channels(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
+def _enabled_channel_ids(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
     return tuple(row.pk for row in rows if row.enabled and row.cluster in ("", cluster))
 
 
-def _route(row: alerting.Route, below: tuple[Route, ...], cluster: str) -> Route:
-    quiet = None
+def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) -> Route:
+    quiet_hours = None
     if row.quiet_from is not None and row.quiet_until is not None:
-        quiet = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
+        quiet_hours = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
     return Route(
         name=row.name,
-        matchers=parse(row.matchers, of_routes=True),
+        matchers=parse_matchers(row.matchers, of_routes=True),
         cluster=row.cluster,
-        least=Severity(row.least),
-        channels=_open_channels(row.channels.all(), cluster),
+        min_severity=Severity(row.least),
+        channels=_enabled_channel_ids(row.channels.all(), cluster),
         escalate_after=row.escalate_after,
-        escalate_to=_open_channels(row.escalate_to.all(), cluster),
-        quiet=quiet,
-        goes_on=row.goes_on,
-        children=below,
+        escalate_to=_enabled_channel_ids(row.escalate_to.all(), cluster),
+        quiet_hours=quiet_hours,
+        should_continue=row.goes_on,
+        children=children,
     )
 
 
-def _new_row(value: values.Incident) -> Incident:
+def _new_row(incident: incident_values.Incident) -> Incident:
     row = Incident(
-        cluster_id=value.cluster,
-        key=value.key,
-        cause_kind=value.cause.kind.value,
-        cause_id=value.cause.id,
-        cause_name=value.cause.name,
+        cluster_id=incident.cluster,
+        key=incident.key,
+        cause_kind=incident.cause.kind.value,
+        cause_id=incident.cause.id,
+        cause_name=incident.cause.name,
     )
-    _write(row, value, _COLUMNS)
+    _write_columns(row, incident, _COLUMNS)
     return row
 
 
-def _write(row: Incident, value: values.Incident, names: Iterable[str]) -> None:
+def _write_columns(row: Incident, incident: incident_values.Incident, names: Iterable[str]) -> None:
     for name in names:
-        setattr(row, name, _kept(getattr(value, name)))
+        setattr(row, name, _column_value_of(getattr(incident, name)))
 
 
-def _kept(value: Any) -> Any:
+def _column_value_of(field_value: Any) -> Any:
     """Return what a column holds for a field of the value."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {name: list(_parts_of(mark)) for name, mark in value.items()}
-    return value
+    if isinstance(field_value, Enum):
+        return field_value.value
+    if isinstance(field_value, Mapping):
+        return {name: list(_mark_parts_of(mark)) for name, mark in field_value.items()}
+    return field_value
 
 
-def _mark(kept: Sequence[Any]) -> Mark:
-    since, number, rounds, severity, *others = kept
-    return Mark(since, number, rounds, Severity(severity), *others)
+def _mark_of(mark_parts: Sequence[Any]) -> RuleMark:
+    since, number, rounds, severity, *other_parts = mark_parts
+    return RuleMark(since, number, rounds, Severity(severity), *other_parts)
 
 
 #: What columns become that do not hold the field as it is.
-_READ: Mapping[str, Callable[[Any], Any]] = {
+_COLUMN_READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
     **dict.fromkeys(("names", "flips", "labels"), tuple),
     "state": IncidentState,
-    "marks": lambda kept: {name: _mark(mark) for name, mark in kept.items()},
-    "trend": lambda kept: tuple(map(tuple, kept)),
+    "marks": lambda column_value: {name: _mark_of(mark) for name, mark in column_value.items()},
+    "trend": lambda column_value: tuple(map(tuple, column_value)),
 }

@@ -9,61 +9,61 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleet.alerts.facts import Facts
-from fleet.alerts.lifecycle import Look, changes_at
-from fleet.alerts.round import Outcome
-from fleet.alerts.routes import Route, escalates_at, leaves
+from fleet.alerts.lifecycle import Evaluation, next_change_at
+from fleet.alerts.round import EvaluationOutcome
+from fleet.alerts.routes import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Incident
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class SteadyState:
     """What a look that changed nothing was taken at. Incidents are not here: whoever changes one ends the calm."""
 
     facts: Facts
     rules: Sequence[Rule]
-    quiet: Sequence[Silence]
+    silences: Sequence[Silence]
     #: None: no incident can be escalated, so routes do not matter.
     routes: Sequence[Route] | None
     #: When the clock alone would change an incident.
-    until: float
+    valid_until: float
 
-    def holds(
-        self, facts: Facts, rules: Sequence[Rule], quiet: Sequence[Silence], routes: Sequence[Route] | None
+    def applies_to(
+        self, facts: Facts, rules: Sequence[Rule], silences: Sequence[Silence], routes: Sequence[Route] | None
     ) -> bool:
         """Whether a look at these changes nothing either; `routes` may be None where ours are."""
         return (
-            self.facts.now <= facts.now < self.until
+            self.facts.now <= facts.now < self.valid_until
             and facts.fresh
             and rules == self.rules
-            and quiet == self.quiet
+            and silences == self.silences
             and (self.routes is None or routes == self.routes)
             # Rounds are told apart by `as_of` only while a rule counts them: `until` is over then.
             and replace(facts, now=self.facts.now, as_of=self.facts.as_of) == self.facts
         )
 
 
-def calm_after(
-    outcome: Outcome,
+def steady_state_after(
+    outcome: EvaluationOutcome,
     facts: Facts,
     rules: Sequence[Rule],
-    quiet: Sequence[Silence],
+    silences: Sequence[Silence],
     routes: Sequence[Route] | None,
-) -> Calm | None:
+) -> SteadyState | None:
     """Return the calm that a look found; None when it changed anything, or saw nothing."""
-    if outcome.changed or outcome.dropped or outcome.happened or outcome.notices or not facts.fresh:
+    if outcome.changed_incidents or outcome.dropped_incidents or outcome.timeline_entries or outcome.notifications or not facts.fresh:
         return None
-    return Calm(facts, rules, quiet, routes, _until(outcome.incidents, facts, rules, routes))
+    return SteadyState(facts, rules, silences, routes, _valid_until(outcome.incidents, facts, rules, routes))
 
 
-def _until(
+def _valid_until(
     incidents: Mapping[str, Incident], facts: Facts, rules: Sequence[Rule], routes: Sequence[Route] | None
 ) -> float:
-    this = Look(facts.now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
-    times = [changes_at(incident, this) for incident in incidents.values()]
+    evaluation = Evaluation(facts.now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
+    times = [next_change_at(incident, evaluation) for incident in incidents.values()]
     for incident in incidents.values() if routes else ():
-        at = escalates_at(leaves(routes or (), incident), incident)
+        at = escalates_at(match_routes(routes or (), incident), incident)
         if at is not None:
             times.append(at)
     return min(times, default=float("inf"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleet.vocabulary.actions import ControlError, Refusal
+from fleet.vocabulary.actions import ChangeError, RefusalError
 
 
-class Refused(ControlError, Refusal):
+class ChangeRefusedError(ChangeError, RefusalError):
     """A rule does not allow it. `problems` names fields, when it is about fields."""
 
     def __init__(self, sentence: str, problems: dict[str, str] | None = None) -> None:
@@ -13,22 +13,22 @@ class Refused(ControlError, Refusal):
         self.problems = problems or {}
 
 
-class WrongState(Refused):
+class WrongStateError(ChangeRefusedError):
     """The change is not in a state from which that may happen; somebody was quicker, perhaps."""
 
 
-class Busy(Refused):
+class ClusterBusyError(ChangeRefusedError):
     """Another change has the cluster; the sentence names it and who made it."""
 
 
-class Blind(Refused):
+class NoEvidenceError(ChangeRefusedError):
     """Too little is seen of the cluster to foresee anything."""
 
 
-class Stale(Refused):
+class StaleRevisionError(ChangeRefusedError):
     """What it is based on is not what is there any more; `revision` names what is, of `what`."""
 
-    def __init__(self, sentence: str, *, what: str, revision: str) -> None:
+    def __init__(self, sentence: str, *, resource: str, revision: str) -> None:
         super().__init__(sentence)
-        self.what = what
+        self.resource = resource
         self.revision = revision

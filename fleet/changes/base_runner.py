@@ -15,8 +15,8 @@ from typing import Protocol
 from django.db.models import QuerySet
 
 from fleet import lease
-from fleet.changes import Busy, WrongState, engine
-from fleet.changes.instance_dialer import Auths, Dialer
+from fleet.changes import ClusterBusyError, WrongStateError, engine
+from fleet.changes.instance_dialer import AuthClient, Dialer
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_moment
@@ -26,7 +26,7 @@ from fleet.vocabulary.changes import ChangeState
 
 logger = logging.getLogger(__name__)
 
-_UNFINISHED = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
+_UNFINISHED_STATES = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class StepContext:
 
     reader: Reader
     writer: Writer
-    auths: Auths
+    auth_client: AuthClient
     dialer: Dialer
     #: Seconds since the epoch.
     clock: Callable[[], float]
     #: From 0 up to 1.
-    chance: Callable[[], float]
+    random: Callable[[], float]
     holder: str
 
-    def moment(self) -> datetime:
+    def now(self) -> datetime:
         """Return the time of the clock."""
         return to_moment(self.clock())
 
@@ -54,24 +54,24 @@ class Runner(Protocol):
     #: The Celery task that makes the steps, every few seconds.
     task: str = "fleet.tasks.step_actions"
 
-    def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+    def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
         """Yield those of some changes of this kind that need a step; later ones are looked for after earlier steps."""
-        rows = changes.filter(state__in=[state.value for state in _UNFINISHED])
-        yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.ready(row))
+        rows = changes.filter(state__in=[state.value for state in _UNFINISHED_STATES])
+        yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.is_ready(row))
 
     def step(self, change: Change, context: StepContext) -> None:
-        """Carry a change on by one step, unless another process does. Raises ControlError and StateError."""
+        """Carry a change on by one step, unless another process does. Raises ChangeError and StateError."""
         try:
-            with lease.held(change, context.holder, context.moment()) as held:
+            with lease.hold_lease(change, context.holder, context.now()) as held_lease:
                 change.refresh_from_db()
-                self.carry_on(change, context, held)
-        except Busy as error:
+                self.advance(change, context, held_lease)
+        except ClusterBusyError as error:
             if change.detail != str(error):
-                engine.note(change, detail=str(error))
-        except (lease.LeaseHeld, WrongState) as error:
+                engine.update_change(change, detail=str(error))
+        except (lease.LeaseHeldError, WrongStateError) as error:
             # Somebody else works on it, or paused or ended it meanwhile: the next step sees what they did.
             logger.info("change %d: %s", change.pk, error)
 
     @abstractmethod
-    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
+    def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         """Make the step, with the lease of the cluster; `change` has just been read."""

@@ -16,25 +16,25 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
 from fleet import lease
-from fleet.audit import CONSOLE, Attempt, By, attempted, record
-from fleet.changes import Busy, Refused, WrongState
+from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record_outcome, record
+from fleet.changes import ClusterBusyError, ChangeRefusedError, WrongStateError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.actions import AuditAction, AuditOutcome, ChangeStep, of_change
+from fleet.vocabulary.actions import AuditAction, AuditOutcome, ChangeStep, action_of_change
 from fleet.vocabulary.changes import (
-    FOLLOWERS,
-    OCCUPYING,
-    PLAN_KEEPS,
-    Asks,
+    TRANSITIONS,
+    EXCLUSIVE_STATES,
+    PLAN_TTL_SECONDS,
+    ConfirmationRequirements,
     ChangeKind,
     ChangeState,
-    asks,
+    confirmation_requirements_of,
     confirmation_problems,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ChangeDraft:
     """A change that is to be planned: what is there, what is wanted, and what was foreseen."""
 
     kind: ChangeKind
@@ -43,13 +43,13 @@ class Draft:
     after: Any
     plan: dict[str, Any]
     #: How many agents it touches.
-    agents: int = 0
+    agent_count: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
-    undoes: int | None = None
+    undone_change_id: int | None = None
 
 
-def create(
-    cluster: str, draft: Draft, by: By, now: datetime, along: Callable[[Change], object] = lambda _: None
+def create_change(
+    cluster: str, draft: ChangeDraft, actor: RequestActor, now: datetime, in_transaction: Callable[[Change], object] = lambda _: None
 ) -> Change:
     """Keep a plan, ready to be confirmed. With a key that was used before, that change is answered.
 
@@ -57,47 +57,47 @@ def create(
     else.
     """
     row = Cluster.objects.get(pk=cluster)
-    action = of_change(draft.kind, ChangeStep.PLAN)
-    attempt = by.attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
-    with attempted(attempt, lambda: now):
-        if (earlier := _of_key(cluster, by)) is not None:
-            attempt.about(earlier)
-            return _same(earlier, draft)
+    action = action_of_change(draft.kind, ChangeStep.PLAN)
+    attempt = actor.create_attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
+    with record_outcome(attempt, lambda: now):
+        if (earlier_change := _find_by_key(cluster, actor)) is not None:
+            attempt.set_change(earlier_change)
+            return _require_same_draft(earlier_change, draft)
         change = Change(
             cluster=row,
             kind=draft.kind.value,
             title=draft.title[:200],
-            who=by.actor.name[:200],
-            actor_kind=by.actor.kind.value,
-            user_id=by.actor.user_id,
+            who=actor.identity.name[:200],
+            actor_kind=actor.identity.kind.value,
+            user_id=actor.identity.user_id,
             before=draft.before,
             after=draft.after,
             plan=draft.plan,
-            agents=draft.agents,
+            agents=draft.agent_count,
             parameters=draft.parameters,
             needs_second=row.second_approver,
-            undoes_id=draft.undoes,
-            request_id=by.request_id,
-            idempotency_key=by.idempotency_key,
+            undoes_id=draft.undone_change_id,
+            request_id=actor.request_id,
+            idempotency_key=actor.idempotency_key,
             created_at=now,
         )
         try:
             with transaction.atomic():
                 change.save(force_insert=True)
-                along(change)
+                in_transaction(change)
         except IntegrityError:
-            quicker = _of_key(cluster, by)
-            if quicker is None:
+            concurrent_change = _find_by_key(cluster, actor)
+            if concurrent_change is None:
                 raise
-            attempt.about(quicker)
-            return _same(quicker, draft)
-        attempt.about(change)
+            attempt.set_change(concurrent_change)
+            return _require_same_draft(concurrent_change, draft)
+        attempt.set_change(change)
     return change
 
 
-def what_it_asks(change: Change) -> Asks:
+def requirements_of(change: Change) -> ConfirmationRequirements:
     """What confirming it asks for."""
-    return asks(
+    return confirmation_requirements_of(
         cluster=change.cluster_id,
         agents=change.agents,
         production=change.cluster.production,
@@ -107,95 +107,95 @@ def what_it_asks(change: Change) -> Asks:
 
 def confirm(
     change: Change,
-    by: By,
+    actor: RequestActor,
     *,
     reason: str,
-    typed: str,
+    typed_name: str,
     now: datetime,
-    stands: Callable[[Change], object] = lambda _: None,
+    check_plan: Callable[[Change], object] = lambda _: None,
 ) -> Change:
     """Agree to the plan. Raises Refused with `problems` by field, WrongState, and what `stands` raises.
 
     `stands` looks whether a plan still stands on what is there.
     """
-    entry = {"reason": reason, "before": change.before, "after": change.after}
-    with attempt_on(change, ChangeStep.CONFIRM, by, now, **entry):
-        keeps = PLAN_KEEPS[ChangeKind(change.kind)]
-        if (now - change.created_at).total_seconds() > keeps:
-            raise Refused(
-                f"the plan is older than {keeps / 60:.0f} minutes, and the fleet has moved on: plan it again"
+    attempt_fields = {"reason": reason, "before": change.before, "after": change.after}
+    with record_attempt_on(change, ChangeStep.CONFIRM, actor, now, **attempt_fields):
+        ttl_seconds = PLAN_TTL_SECONDS[ChangeKind(change.kind)]
+        if (now - change.created_at).total_seconds() > ttl_seconds:
+            raise ChangeRefusedError(
+                f"the plan is older than {ttl_seconds / 60:.0f} minutes, and the fleet has moved on: plan it again"
             )
-        problems = confirmation_problems(what_it_asks(change), reason=reason, typed=typed)
+        problems = confirmation_problems(requirements_of(change), reason=reason, typed_name=typed_name)
         if problems:
-            raise Refused("; ".join(problems.values()), problems)
+            raise ChangeRefusedError("; ".join(problems.values()), problems)
         if change.state == ChangeState.PLANNED:
-            stands(change)
-        return _move(
+            check_plan(change)
+        return _transition(
             change,
             ChangeState.CONFIRMED,
             reason=reason.strip(),
             confirmed_at=now,
-            confirmed_by_id=by.actor.user_id,
+            confirmed_by_id=actor.identity.user_id,
             # The cluster may want two people only since it was planned, or since `change` was read.
             needs_second=change.needs_second
             or Exists(Cluster.objects.filter(pk=change.cluster_id, second_approver=True)),
         )
 
 
-def approve(change: Change, by: By, *, now: datetime) -> Change:
+def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
     """Agree as the second person. Raises Refused to whoever planned or confirmed it, WrongState.
 
     Who that is, is decided in the UPDATE: `change` may have been read before somebody confirmed it.
     """
-    approver = by.actor.user_id
-    with attempt_on(change, ChangeStep.APPROVE, by, now):
-        waiting = Change.objects.filter(
+    approver = actor.identity.user_id
+    with record_attempt_on(change, ChangeStep.APPROVE, actor, now):
+        pending_rows = Change.objects.filter(
             pk=change.pk, state=ChangeState.CONFIRMED.value, needs_second=True, approved_by=""
         )
-        won = 0
+        updated_count = 0
         if approver is not None:
-            by_another = waiting.exclude(user_id=approver).exclude(confirmed_by_id=approver)
-            won = by_another.update(approved_by=by.actor.name[:200], step=F("step") + 1)
+            other_rows = pending_rows.exclude(user_id=approver).exclude(confirmed_by_id=approver)
+            updated_count = other_rows.update(approved_by=actor.identity.name[:200], step=F("step") + 1)
         change.refresh_from_db()
-        if not won:
+        if not updated_count:
             if not change.needs_second:
-                raise Refused("this change asks for no second person")
+                raise ChangeRefusedError("this change asks for no second person")
             if approver is None or approver in (change.user_id, change.confirmed_by_id):
-                raise Refused("a second person must agree: not who made the change, nor who confirmed it")
-            raise WrongState(f"the change is {_said(change)} already")
+                raise ChangeRefusedError("a second person must agree: not who made the change, nor who confirmed it")
+            raise WrongStateError(f"the change is {_state_text_of(change)} already")
     return change
 
 
-def ready(change: Change) -> bool:
+def is_ready(change: Change) -> bool:
     """Whether it may start: confirmed, and agreed to by a second person where that is asked for."""
     return change.state == ChangeState.CONFIRMED and not (change.needs_second and not change.approved_by)
 
 
 def start(change: Change, now: datetime) -> Change:
     """Begin. Raises Busy while another change has the cluster, WrongState, Refused without the second person."""
-    if (busy := busy_sentence(change.cluster_id)) and change.detail == busy:
+    if (busy_reason := describe_running_change(change.cluster_id)) and change.detail == busy_reason:
         # Workers try every second; the log has said so once.
-        raise Busy(busy)
-    with attempt_on(change, ChangeStep.START, CONSOLE, now):
-        if change.state == ChangeState.CONFIRMED and not ready(change):
-            raise Refused("a second person has not agreed yet")
+        raise ClusterBusyError(busy_reason)
+    with record_attempt_on(change, ChangeStep.START, CONSOLE_ACTOR, now):
+        if change.state == ChangeState.CONFIRMED and not is_ready(change):
+            raise ChangeRefusedError("a second person has not agreed yet")
         try:
-            return _move(change, ChangeState.RUNNING, started_at=change.started_at or now)
+            return _transition(change, ChangeState.RUNNING, started_at=change.started_at or now)
         except IntegrityError:
-            raise Busy(busy_sentence(change.cluster_id)) from None
+            raise ClusterBusyError(describe_running_change(change.cluster_id)) from None
 
 
-def move(
+def transition(
     change: Change,
-    to: ChangeState,
+    state: ChangeState,
     now: datetime,
-    by: By = CONSOLE,
+    actor: RequestActor = CONSOLE_ACTOR,
     *,
     detail: str = "",
     reason: str = "",
     log_before: Any = None,
     log_after: Any = None,
-    along: Callable[[Change], object] = lambda _: None,
+    in_transaction: Callable[[Change], object] = lambda _: None,
     **fields: Any,
 ) -> Change:
     """Bring it to another state: pause, resume, cancel, verify, fail, undo. Raises WrongState.
@@ -204,116 +204,116 @@ def move(
     worker dies in between. `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after`
     are for the log, whose action is `KIND.STATE`.
     """
-    entry = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
-    if to.final or to is ChangeState.VERIFYING:
+    attempt_fields = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
+    if state.is_final or state is ChangeState.VERIFYING:
         fields.setdefault("ended_at", change.ended_at or now)
-    with attempt_on(change, to, by, now, **entry):
-        return _move(change, to, along, detail=detail, **fields)
+    with record_attempt_on(change, state, actor, now, **attempt_fields):
+        return _transition(change, state, in_transaction, detail=detail, **fields)
 
 
-def take_back(change: Change, now: datetime) -> None:
+def mark_undone(change: Change, now: datetime) -> None:
     """Mark the change that a change was made to undo, once that is done, as undone."""
-    undone = change.undoes
-    if undone is not None and ChangeState.UNDONE in followers(undone):
-        move(undone, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
+    undone_change = change.undoes
+    if undone_change is not None and ChangeState.UNDONE in next_states_of(undone_change):
+        transition(undone_change, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
 
 
-def pause(change: Change, by: By, now: datetime) -> Change:
+def pause(change: Change, actor: RequestActor, now: datetime) -> Change:
     """Begin nothing new until it is resumed; what is in progress is still watched. Raises WrongState."""
-    return move(change, ChangeState.PAUSED, now, by, detail=f"paused by {by.actor.name}")
+    return transition(change, ChangeState.PAUSED, now, actor, detail=f"paused by {actor.identity.name}")
 
 
-def abort(change: Change, by: By, now: datetime, why: str, along: Callable[[Change], object]) -> Change:
+def abort(change: Change, actor: RequestActor, now: datetime, reason: str, in_transaction: Callable[[Change], object]) -> Change:
     """End it at once, and with it the step that is under way. `along`: as of `move`. Raises WrongState."""
-    ended = move(change, ChangeState.CANCELLED, now, by, detail=why, along=along)
+    cancelled_change = transition(change, ChangeState.CANCELLED, now, actor, detail=reason, in_transaction=in_transaction)
     lease.revoke(change)
-    return ended
+    return cancelled_change
 
 
-def followers(change: Change) -> frozenset[ChangeState]:
+def next_states_of(change: Change) -> frozenset[ChangeState]:
     """The states it may come to from where it is."""
-    return FOLLOWERS[ChangeState(change.state)]
+    return TRANSITIONS[ChangeState(change.state)]
 
 
-def note(change: Change, **fields: Any) -> Change:
+def update_change(change: Change, **fields: Any) -> Change:
     """Write progress or outcome without a change of state and without a row in the log."""
     Change.objects.filter(pk=change.pk).update(**fields)
     change.refresh_from_db()
     return change
 
 
-def occupant(cluster: str) -> Change | None:
+def find_running_change(cluster: str) -> Change | None:
     """The change that has a cluster to itself now; None when none has."""
-    return Change.objects.filter(cluster=cluster, state__in=[state.value for state in OCCUPYING]).first()
+    return Change.objects.filter(cluster=cluster, state__in=[state.value for state in EXCLUSIVE_STATES]).first()
 
 
-def busy_sentence(cluster: str) -> str:
+def describe_running_change(cluster: str) -> str:
     """Who has the cluster, as a sentence; empty when nobody has."""
-    other = occupant(cluster)
-    if other is None:
+    running_change = find_running_change(cluster)
+    if running_change is None:
         return ""
-    return f"one change at a time: {other.who} has {cluster} with change {other.pk}, {other.title} ({other.state})"
+    return f"one change at a time: {running_change.who} has {cluster} with change {running_change.pk}, {running_change.title} ({running_change.state})"
 
 
-def attempt_on(
-    change: Change, action: ChangeStep | ChangeState | AuditAction, by: By, now: datetime, **fields: Any
+def record_attempt_on(
+    change: Change, action: ChangeStep | ChangeState | AuditAction, actor: RequestActor, now: datetime, **fields: Any
 ) -> AbstractContextManager[Attempt]:
     """Write a row about what the block does to a change, however it ends; `fields` are those of Attempt."""
-    name = action if isinstance(action, AuditAction) else of_change(change.kind, action)
-    attempt = by.attempt(name, **fields)
-    attempt.about(change)
-    attempt.request_id = by.request_id or change.request_id
-    return attempted(attempt, lambda: now)
+    name = action if isinstance(action, AuditAction) else action_of_change(change.kind, action)
+    attempt = actor.create_attempt(name, **fields)
+    attempt.set_change(change)
+    attempt.request_id = actor.request_id or change.request_id
+    return record_outcome(attempt, lambda: now)
 
 
 @contextmanager
-def plan_attempt(
-    kind: ChangeKind | str, cluster: str, by: By, now: datetime, after: Any = None
+def record_refused_plan(
+    kind: ChangeKind | str, cluster: str, actor: RequestActor, now: datetime, after: Any = None
 ) -> Iterator[None]:
     """Write a row in the log when the plan that the block makes is refused. Errors go on."""
     try:
         yield
-    except Refused as error:
-        if not error.logged:
-            error.logged = True
-            action = of_change(kind, ChangeStep.PLAN)
-            record(by.attempt(action, cluster, after=after, detail=str(error)), AuditOutcome.REFUSED, now)
+    except ChangeRefusedError as error:
+        if not error.is_logged:
+            error.is_logged = True
+            action = action_of_change(kind, ChangeStep.PLAN)
+            record(actor.create_attempt(action, cluster, after=after, detail=str(error)), AuditOutcome.REFUSED, now)
         raise
 
 
-def _move(
-    change: Change, to: ChangeState, along: Callable[[Change], object] = lambda _: None, **fields: Any
+def _transition(
+    change: Change, state: ChangeState, in_transaction: Callable[[Change], object] = lambda _: None, **fields: Any
 ) -> Change:
     """The compare-and-set: only from the state and the step that `change` has in memory, so of two one wins.
 
     The step as well: a change that was paused and resumed since is in the same state, but not where it was seen.
     """
-    seen = ChangeState(change.state)
-    if to not in FOLLOWERS[seen]:
-        raise WrongState(f"the change is {_said(change)}: it cannot become {to.value}")
+    last_state = ChangeState(change.state)
+    if state not in TRANSITIONS[last_state]:
+        raise WrongStateError(f"the change is {_state_text_of(change)}: it cannot become {state.value}")
     with transaction.atomic():
-        won = Change.objects.filter(pk=change.pk, state=seen.value, step=change.step).update(
-            state=to.value, step=F("step") + 1, **fields
+        updated_count = Change.objects.filter(pk=change.pk, state=last_state.value, step=change.step).update(
+            state=state.value, step=F("step") + 1, **fields
         )
         change.refresh_from_db()
-        if won:
-            along(change)
-    if not won:
-        raise WrongState(f"somebody was quicker: the change is {_said(change)} by now")
+        if updated_count:
+            in_transaction(change)
+    if not updated_count:
+        raise WrongStateError(f"somebody was quicker: the change is {_state_text_of(change)} by now")
     return change
 
 
-def _said(change: Change) -> str:
+def _state_text_of(change: Change) -> str:
     return f"{change.state} and approved" if change.approved_by and not change.started_at else change.state
 
 
-def _of_key(cluster: str, by: By) -> Change | None:
-    if not by.idempotency_key:
+def _find_by_key(cluster: str, actor: RequestActor) -> Change | None:
+    if not actor.idempotency_key:
         return None
-    return Change.objects.filter(cluster=cluster, idempotency_key=by.idempotency_key).first()
+    return Change.objects.filter(cluster=cluster, idempotency_key=actor.idempotency_key).first()
 
 
-def _same(earlier: Change, draft: Draft) -> Change:
-    if (earlier.kind, earlier.after, earlier.parameters) != (draft.kind.value, draft.after, draft.parameters):
-        raise Refused(f"the idempotency key was used for another change, {earlier.pk}: {earlier.title}")
-    return earlier
+def _require_same_draft(earlier_change: Change, draft: ChangeDraft) -> Change:
+    if (earlier_change.kind, earlier_change.after, earlier_change.parameters) != (draft.kind.value, draft.after, draft.parameters):
+        raise ChangeRefusedError(f"the idempotency key was used for another change, {earlier_change.pk}: {earlier_change.title}")
+    return earlier_change

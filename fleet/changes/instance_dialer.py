@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.health import ask_health
-from fleet.monitoring.sources.policies import ask_policies
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.health import check_health
+from fleet.monitoring.sources.policies import read_policies
 from fleet.transport.admin import (
     AdminError,
     ReconnectAdvice,
@@ -26,50 +26,50 @@ from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatu
 from fleet.vocabulary.node_policies import NodeReport
 
 T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
+CoroutineRunner = Callable[[Coroutine[Any, Any, Any]], Any]
 
 #: A question of a step, seconds.
-_WITHIN = 3.0
+_TIMEOUT_SECONDS = 3.0
 #: An instance answers an order at once, seconds.
-_ORDER_WITHIN = 2.0
+_ADMIN_TIMEOUT_SECONDS = 2.0
 
 
-class Auths:
+class AuthClient:
     """The auths of a cluster, asked in turn."""
 
-    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: Run) -> None:
+    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: CoroutineRunner) -> None:
         """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
         self._addresses = tuple(addresses)
         self._tls = tls
         self._run = run
 
-    def do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+    def call(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
         """Do something through the first auth that answers. Raises AdminError."""
-        found: T = self._run(self._do(work))
-        return found
+        response: T = self._run(self._call_in_turn(operation))
+        return response
 
-    async def _do(self, work: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
+    async def _call_in_turn(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
         connections = Connections(self._tls)
-        last: AdminError = UnreachableError("no auth is known")
+        last_error: AdminError = UnreachableError("no auth is known")
         try:
             for address, role in self._addresses:
                 try:
-                    return await work(NetworkingConfigAdmin(connections.reader(address, role)))
+                    return await operation(NetworkingConfigAdmin(connections.reader(address, role)))
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except (UnreachableError, NotAllowedError) as error:
                     # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
                     # auths its own certificate, and with that nobody writes.
-                    last = error
+                    last_error = error
         finally:
             await connections.close()
-        raise last
+        raise last_error
 
 
 class Dialer:
-    """Instances by id: reading raises SourceFailed, all else AdminError."""
+    """Instances by id: reading raises SourceError, all else AdminError."""
 
-    def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: Run) -> None:
+    def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: CoroutineRunner) -> None:
         """`run` runs a coroutine in the loop of this process."""
         self._instances = {facts.id: facts for facts in instances}
         self._tls = tls
@@ -79,75 +79,75 @@ class Dialer:
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
     ) -> ReconnectAdvice:
         """Ask agents of a proxy to reconnect elsewhere, or to leave `auth` for another one. Raises AdminError."""
-        return self._do(
+        return self._call(
             proxy_id,
-            lambda channel: _advice(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
+            lambda channel: _advise(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
         )
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
+    def read_advice(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
         """Return what agents of a proxy answered to that advice; nobody is asked. Raises AdminError."""
-        return self._do(
+        return self._call(
             proxy_id,
-            lambda channel: _advice(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
+            lambda channel: _advise(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
         )
 
-    def read(self, instance_id: str) -> tuple[NodeReport, bool]:
-        """What an instance says of its policies, and whether it is SERVING. Raises SourceFailed."""
+    def read_policies(self, instance_id: str) -> tuple[NodeReport, bool]:
+        """What an instance says of its policies, and whether it is SERVING. Raises SourceError."""
 
-        async def ask(channel: grpc.aio.Channel) -> tuple[NodeReport, bool]:
-            report = await ask_policies(channel, timeout=_WITHIN)
-            health = await ask_health(channel, timeout=_WITHIN)
-            return report, health.serving is ServingStatus.SERVING
+        async def probe(channel: grpc.aio.Channel) -> tuple[NodeReport, bool]:
+            report = await read_policies(channel, timeout=_TIMEOUT_SECONDS)
+            health = await check_health(channel, timeout=_TIMEOUT_SECONDS)
+            return report, health.serving_status is ServingStatus.SERVING
 
         try:
-            return self._do(instance_id, ask)
+            return self._call(instance_id, probe)
         except UnreachableError as error:
-            raise SourceFailed(str(error), answered=False) from error
+            raise SourceError(str(error), has_response=False) from error
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
         """Have it accept policies. Raises AdminError."""
-        self._do(instance_id, lambda channel: NodePoliciesAdmin(channel).set(revision, values))
+        self._call(instance_id, lambda channel: NodePoliciesAdmin(channel).set(revision, values))
 
     def drain(self, instance_id: str, reason: str) -> None:
         """Have it take nobody new. Raises AdminError."""
-        self._do(instance_id, lambda channel: InstanceAdmin(channel).drain(reason))
+        self._call(instance_id, lambda channel: InstanceAdmin(channel).drain(reason))
 
     def undrain(self, instance_id: str) -> None:
         """Have it take connections again. Raises AdminError."""
-        self._do(instance_id, lambda channel: InstanceAdmin(channel).undrain())
+        self._call(instance_id, lambda channel: InstanceAdmin(channel).undrain())
 
-    def restart(self, instance_id: str, run_id: str, reason: str, drain: float) -> None:
+    def restart(self, instance_id: str, run_id: str, reason: str, drain_seconds: float) -> None:
         """Have it end that run and start again. Raises AdminError."""
-        self._do(instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain))
+        self._call(instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain_seconds))
 
-    def _do(self, instance_id: str, work: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
+    def _call(self, instance_id: str, operation: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
         facts = self._instances.get(instance_id)
         if facts is None or not facts.address:
             raise UnreachableError(f"{instance_id} is not in the record any more")
 
-        async def done() -> T:
+        async def call_instance() -> T:
             connections = Connections(self._tls)
             try:
-                return await work(connections.channel(facts.address, facts.kind))
+                return await operation(connections.channel(facts.address, facts.kind))
             except (ValueError, TLSError) as error:
                 raise AdminError(f"{facts.address}: {error}") from error
             finally:
                 await connections.close()
 
-        found: T = self._run(done())
-        return found
+        response: T = self._run(call_instance())
+        return response
 
 
-async def order(
+async def call_instance_admin(
     address: str,
     kind: InstanceKind,
     tls: TLSFiles | None,
-    work: Callable[[InstanceAdmin], Awaitable[object]],
+    operation: Callable[[InstanceAdmin], Awaitable[object]],
 ) -> str:
     """Have an instance do something by its admin calls; return why it did not, empty when it did."""
     connections = Connections(tls)
     try:
-        await work(InstanceAdmin(connections.channel(address, kind), within=_ORDER_WITHIN))
+        await operation(InstanceAdmin(connections.channel(address, kind), within=_ADMIN_TIMEOUT_SECONDS))
     except (AdminError, TLSError, ValueError) as error:
         return str(error)
     finally:
@@ -155,7 +155,7 @@ async def order(
     return ""
 
 
-async def _advice(
+async def _advise(
     admin: TunnelAdmin, advisory_id: str, reason: str, agents: Collection[str], auth: str, *, look_only: bool
 ) -> ReconnectAdvice:
     if auth:

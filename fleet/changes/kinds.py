@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from fleet.audit import By
-from fleet.changes import Refused, engine
+from fleet.audit import RequestActor
+from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.base_kind import ACTIONS, Kind
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.changes.networking.kind import NetworkingKind
@@ -26,16 +26,16 @@ def kind_of(change: Change) -> Kind:
     return KINDS[ChangeKind(change.kind)]
 
 
-def confirm(change: Change, by: By, *, reason: str, typed: str, now: datetime) -> Change:
+def confirm(change: Change, actor: RequestActor, *, reason: str, typed_name: str, now: datetime) -> Change:
     """Confirm a plan. Raises Refused with problems by field, and Stale when it does not stand any more."""
-    stands = kind_of(change).must_stand
-    return engine.confirm(change, by, reason=reason, typed=typed, now=now, stands=stands)
+    check_plan = kind_of(change).require_current_plan
+    return engine.confirm(change, actor, reason=reason, typed_name=typed_name, now=now, check_plan=check_plan)
 
 
-def act(change: Change, word: str, by: By, now: datetime) -> Change:
+def run_action(change: Change, action_name: str, actor: RequestActor, now: datetime) -> Change:
     """Do one of ACTIONS to a change in progress. Raises Refused when its kind does not take that action."""
-    action = kind_of(change).actions.get(word)
+    action = kind_of(change).actions.get(action_name)
     if action is None:
-        with engine.attempt_on(change, ACTIONS[word], by, now):
-            raise Refused("there is no such thing to do to this change")
-    return action(change, by, now)
+        with engine.record_attempt_on(change, ACTIONS[action_name], actor, now):
+            raise ChangeRefusedError("there is no such thing to do to this change")
+    return action(change, actor, now)

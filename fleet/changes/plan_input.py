@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fleet.changes import Blind
+from fleet.changes import NoEvidenceError
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import LOST
+from fleet.vocabulary.instances import LOST_STATES
 from fleet.vocabulary.verdicts import State
 
 
-def refuse_blind(table: FleetTable) -> None:
+def require_evidence(table: FleetTable) -> None:
     """Raise Blind when too little is seen of a fleet to foresee anything."""
     if table.as_of is None:
-        raise Blind("no round has concluded yet: nothing is known of the fleet")
+        raise NoEvidenceError("no round has concluded yet: nothing is known of the fleet")
     if table.stale:
-        raise Blind("the pollers are blind: the newest round is too old to foresee anything by")
+        raise NoEvidenceError("the pollers are blind: the newest round is too old to foresee anything by")
     states = table.verdicts["state"]
-    known = (states != State.UNKNOWN) & (states != State.RETIRED)
-    if len(states) and not known.any() and (states == State.UNKNOWN).any():
-        raise Blind("the pollers are blind: of no agent is known how it is")
+    known_mask = (states != State.UNKNOWN) & (states != State.RETIRED)
+    if len(states) and not known_mask.any() and (states == State.UNKNOWN).any():
+        raise NoEvidenceError("the pollers are blind: of no agent is known how it is")
 
 
-def newest_generations(views: Iterable[InstanceView]) -> dict[str, int]:
+def newest_generations_of(views: Iterable[InstanceView]) -> dict[str, int]:
     """By group, the highest generation among proxies that agents track."""
-    newest: dict[str, int] = {}
+    generations: dict[str, int] = {}
     for view in views:
-        if view.state not in LOST:
+        if view.state not in LOST_STATES:
             facts = view.facts
-            newest[facts.group] = max(newest.get(facts.group, 0), facts.generation)
-    return newest
+            generations[facts.group] = max(generations.get(facts.group, 0), facts.generation)
+    return generations

@@ -20,8 +20,8 @@ RUNNERS: Mapping[ChangeKind, Runner] = {
 }
 
 
-def due(task: str, changes: QuerySet[Change]) -> Iterator[Change]:
+def find_due(task: str, changes: QuerySet[Change]) -> Iterator[Change]:
     """Yield those of some changes that need a step by a Celery task now, kind by kind."""
     for kind, runner in RUNNERS.items():
         if runner.task == task:
-            yield from runner.due(changes.filter(kind=kind.value))
+            yield from runner.find_due(changes.filter(kind=kind.value))

@@ -32,9 +32,9 @@ def prints(text_of: Callable[[Any], str]) -> Decorator:
 
     def add(command: Command) -> Command:
         @functools.wraps(command)
-        def run(*args: Any, as_json: bool, **given: Any) -> None:
-            answer = command(*args, **given)
-            show_json(answer) if as_json else click.echo(text_of(answer))
+        def run(*args: Any, as_json: bool, **options: Any) -> None:
+            response = command(*args, **options)
+            show_json(response) if as_json else click.echo(text_of(response))
 
         return json_option(run)
 
@@ -49,14 +49,14 @@ def pair(text: str, form: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def show_json(value: Any) -> None:
+def show_json(document: Any) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out rows under headings; a column nobody fills is left out."""
-    kept = [n for n in range(len(headings)) if not rows or any(row[n] for row in rows)]
+    columns = [n for n in range(len(headings)) if not rows or any(row[n] for row in rows)]
     lines = [[heading.upper() for heading in headings], *rows]
-    widths = {n: max(len(line[n]) for line in lines) for n in kept}
-    return "\n".join("  ".join(line[n].ljust(widths[n]) for n in kept).rstrip() for line in lines)
+    widths = {n: max(len(line[n]) for line in lines) for n in columns}
+    return "\n".join("  ".join(line[n].ljust(widths[n]) for n in columns).rstrip() for line in lines)

@@ -10,14 +10,14 @@ from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import prints, table
-from fleet.cli.console import asks_console
+from fleet.cli.console import console_options
 from fleet.protocol import durations
-from fleet.vocabulary.campaigns import PACE, Connection
+from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, ConnectionKind
 
 _id = click.argument("change", metavar="CHANGE", type=int)
 
 
-class _StartsByDefault(click.Group):
+class _DefaultStartGroup(click.Group):
     """`refloat reconnect --proxy proxy-1 --plan` is `refloat reconnect start --proxy proxy-1 --plan`."""
 
     @override
@@ -27,7 +27,7 @@ class _StartsByDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_StartsByDefault)
+@click.group(cls=_DefaultStartGroup)
 def reconnect() -> None:
     """Have many agents connect to another proxy, or another auth, with canaries, a rate, limits and thresholds.
 
@@ -44,7 +44,7 @@ def reconnect() -> None:
 
 
 @reconnect.command("start")
-@asks_console
+@console_options
 @click.option("--search", default="", metavar="WORDS", help="Agents that match, as on the console's page.")
 @click.option(
     "--proxy", default="", metavar="PROXY", help="Agents with a tunnel to it, which they are to leave."
@@ -54,14 +54,14 @@ def reconnect() -> None:
 )
 @click.option(
     "--connection",
-    type=click.Choice([connection.value for connection in Connection]),
+    type=click.Choice([connection.value for connection in ConnectionKind]),
     help="What moves: tunnels, to another proxy, or auth connections, to another auth. Default: auth with --auth.",
 )
 @click.option("--agent", "agents", multiple=True, metavar="AGENT", help="By name or id; repeatable.")
 @click.option(
-    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(PACE)}."
+    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(CAMPAIGN_SETTING_NAMES)}."
 )
-@plan_and_confirm.agreeing
+@plan_and_confirm.change_options
 def start_command(
     console: api.Console,
     cluster: str,
@@ -71,7 +71,7 @@ def start_command(
     connection: str | None,
     agents: tuple[str, ...],
     pace: tuple[str, ...],
-    **how: Any,
+    **change_options: Any,
 ) -> None:
     """Plan a campaign, ask, and watch it; --plan only shows it."""
     body: dict[str, Any] = {
@@ -81,19 +81,19 @@ def start_command(
         "pace": dict(text.partition("=")[::2] for text in pace),
     }
     # Left out where nobody asks for it: a console of an older version does not know these fields.
-    body |= {name: value for name, value in (("auth", auth), ("connection", connection)) if value}
-    change = plan_and_confirm.plan(console, cluster, "/reconnect/plan", body)
-    planned = change["plan"]
-    lines = [f"{planned['asked']} to be asked, about {durations.format_seconds(round(planned['seconds']))}"]
-    lines += [f"  {count} leave {name}" for name, count in planned["leaving"].items()]
+    body |= {name: filter_value for name, filter_value in (("auth", auth), ("connection", connection)) if filter_value}
+    change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
+    plan = change["plan"]
+    lines = [f"{plan['asked']} to be asked, about {durations.format_seconds(round(plan['seconds']))}"]
+    lines += [f"  {count} leave {name}" for name, count in plan["leaving"].items()]
     lines += [
-        f"  {name} has room, {count} agents now" for name, count in planned.get("destinations", {}).items()
+        f"  {name} has room, {count} agents now" for name, count in plan.get("destinations", {}).items()
     ]
-    lines += [f"  {count} skipped: {why}" for why, count in planned["skipped"].items()]
-    plan_and_confirm.carry_out(console, cluster, change, lines, **how)
+    lines += [f"  {count} skipped: {reason}" for reason, count in plan["skipped"].items()]
+    plan_and_confirm.run_change(console, cluster, change, lines, **change_options)
 
 
-def _status(said: dict[str, Any]) -> str:
+def _format_status(progress: dict[str, Any]) -> str:
     rows = [
         (
             agent["name"],
@@ -103,46 +103,46 @@ def _status(said: dict[str, Any]) -> str:
             str(agent["seconds"] or ""),
             agent["reason"],
         )
-        for agent in said["agents"]
+        for agent in progress["agents"]
     ]
     return (
-        f"{plan_and_confirm.line(said)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
+        f"{plan_and_confirm.format_progress(progress)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
     )
 
 
 @reconnect.command("status")
 @_id
-@asks_console
+@console_options
 @click.option("--state", default="", help="Only agents in this state: ok, failed, skipped, asked, ...")
-@prints(_status)
+@prints(_format_status)
 def status_command(console: api.Console, cluster: str, change: int, state: str) -> dict[str, Any]:
     """Say how far a campaign is, and what became of its agents."""
-    said = console.get(f"/changes/{change}/progress", cluster=cluster)
-    return {**said, "agents": list(_results(console, cluster, change, state))}
+    progress = console.get(f"/changes/{change}/progress", cluster=cluster)
+    return {**progress, "agents": list(_read_agents(console, cluster, change, state))}
 
 
-def _results(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
+def _read_agents(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
     """All of them, page by page."""
-    asked: dict[str, Any] = {"state": state, "limit": 1000}
+    params: dict[str, Any] = {"state": state, "limit": 1000}
     while True:
-        page = console.get(f"/changes/{change}/agents", asked, cluster=cluster)
+        page = console.get(f"/changes/{change}/agents", params, cluster=cluster)
         yield from page["agents"]
         if page["next"] is None:
             return
-        asked["after"] = page["next"]
+        params["after"] = page["next"]
 
 
-def _doing(what: str, help_: str) -> None:
-    @reconnect.command(what, help=help_)
+def _add_action_command(action: str, help_: str) -> None:
+    @reconnect.command(action, help=help_)
     @_id
-    @asks_console
-    @prints(plan_and_confirm.line)
+    @console_options
+    @prints(plan_and_confirm.format_progress)
     def command(console: api.Console, cluster: str, change: int) -> Any:
-        seen = console.get(f"/changes/{change}/progress", cluster=cluster)
-        return plan_and_confirm.tell(console, cluster, seen, "do", {"do": what})
+        progress = console.get(f"/changes/{change}/progress", cluster=cluster)
+        return plan_and_confirm.post_action(console, cluster, progress, "do", {"do": action})
 
 
-_doing("pause", "Ask nobody new until it is resumed.")
-_doing("resume", "Go on.")
-_doing("stop", "Ask nobody new, watch who was asked, and end.")
-_doing("abort", "End it now.")
+_add_action_command("pause", "Ask nobody new until it is resumed.")
+_add_action_command("resume", "Go on.")
+_add_action_command("stop", "Ask nobody new, watch who was asked, and end.")
+_add_action_command("abort", "End it now.")

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from fleet.changes.networking.plan import counted, said
+from fleet.changes.networking.plan import format_count, format_range
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import pair, prints, table
-from fleet.cli.console import asks_console
+from fleet.cli.console import console_options
 from fleet.protocol import durations
 from fleet.protocol.networking import config_yaml
 
@@ -25,29 +25,29 @@ def config() -> None:
     """
 
 
-def _yaml(found: dict[str, Any]) -> str:
-    return config_yaml.to_yaml(config_yaml.from_document(found["document"], strict=False)).removesuffix("\n")
+def _format_config(response: dict[str, Any]) -> str:
+    return config_yaml.to_yaml(config_yaml.from_document(response["document"], strict=False)).removesuffix("\n")
 
 
 @config.command("get")
-@asks_console
-@prints(_yaml)
+@console_options
+@prints(_format_config)
 def get_command(console: api.Console, cluster: str) -> Any:
     """Print the networking config as the console last read it."""
     return console.get("/networking-config", cluster=cluster)
 
 
-def _history(found: dict[str, Any]) -> str:
+def _format_history(response: dict[str, Any]) -> str:
     rows = [
-        (one["revision"], _moment(one["at"]), one["who"] or "elsewhere", one["reason"])
-        for one in found["revisions"]
+        (revision["revision"], _format_moment(revision["at"]), revision["who"] or "elsewhere", revision["reason"])
+        for revision in response["revisions"]
     ]
     return table(("revision", "since", "by", "why"), rows)
 
 
 @config.command("history")
-@asks_console
-@prints(_history)
+@console_options
+@prints(_format_history)
 def history_command(console: api.Console, cluster: str) -> Any:
     """List its revisions, the present one first."""
     return console.get("/networking-config/revisions", cluster=cluster)
@@ -55,74 +55,74 @@ def history_command(console: api.Console, cluster: str) -> Any:
 
 @config.command("set")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
-@asks_console
-@plan_and_confirm.agreeing
-def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **how: Any) -> None:
+@console_options
+@plan_and_confirm.change_options
+def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **change_options: Any) -> None:
     """Plan a change of some fields, ask, and have it written."""
-    _change(console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **how)
+    _plan_and_run(console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **change_options)
 
 
 @config.command("revert")
 @click.argument("revision")
-@asks_console
-@plan_and_confirm.agreeing
-def revert_command(console: api.Console, cluster: str, revision: str, **how: Any) -> None:
+@console_options
+@plan_and_confirm.change_options
+def revert_command(console: api.Console, cluster: str, revision: str, **change_options: Any) -> None:
     """Plan going back to an old revision, ask, and have it written."""
-    _change(console, cluster, {"revision": revision}, **how)
+    _plan_and_run(console, cluster, {"revision": revision}, **change_options)
 
 
 @config.command("undo")
 @click.argument("change_id", metavar="CHANGE", type=int)
-@asks_console
-@plan_and_confirm.agreeing
-def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
+@console_options
+@plan_and_confirm.change_options
+def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
     """Plan what was there before a change, by its number, on what others wrote since; ask, and have it written."""
-    change = plan_and_confirm.plan_undoing(console, cluster, change_id)
-    plan_and_confirm.carry_out(console, cluster, change, told(change["plan"]), **how)
+    change = plan_and_confirm.plan_undo(console, cluster, change_id)
+    plan_and_confirm.run_change(console, cluster, change, format_plan(change["plan"]), **change_options)
 
 
-def _log(found: dict[str, Any]) -> str:
+def _format_log(response: dict[str, Any]) -> str:
     rows = [
-        (_moment(one["at"]), one["who"], one["action"], one["outcome"], one["reason"] or one["detail"])
-        for one in found["entries"]
+        (_format_moment(entry["at"]), entry["who"], entry["action"], entry["outcome"], entry["reason"] or entry["detail"])
+        for entry in response["entries"]
     ]
     return table(("at", "who", "what", "outcome", "why"), rows)
 
 
 @config.command("log")
-@asks_console
+@console_options
 @click.option("--search", metavar="WORDS", default="", help="Only entries with these words.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-@prints(_log)
+@prints(_format_log)
 def log_command(console: api.Console, cluster: str, search: str, limit: int) -> Any:
     """List who tried to change what, newest first."""
     return console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
 
 
-def _change(console: api.Console, cluster: str, wanted: Mapping[str, Any], **how: Any) -> None:
+def _plan_and_run(console: api.Console, cluster: str, body: Mapping[str, Any], **change_options: Any) -> None:
     base = console.get("/networking-config", cluster=cluster)["revision"]
-    change = plan_and_confirm.plan(console, cluster, "/networking-config/plan", wanted, base)
-    plan_and_confirm.carry_out(console, cluster, change, told(change["plan"]), **how)
+    change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base)
+    plan_and_confirm.run_change(console, cluster, change, format_plan(change["plan"]), **change_options)
 
 
-def told(plan: Mapping[str, Any]) -> list[str]:
+def format_plan(plan: Mapping[str, Any]) -> list[str]:
     """A plan in lines."""
     lines = []
     closing = plan.get("closing")
     if closing is not None:
         lines.append(f"rule: {closing['rule_label']} (now: {plan['rule_before']})")
         lines.append(
-            f"closes {counted(closing['closes'], 'tunnel')} of {counted(closing['agents'], 'agent')}: "
-            f"{said(closing['excess'])} too many, {said(closing['expired'])} to expired proxies; "
-            f"{said(closing['carrying'])} carry user connections; {closing['left_with_one']} agents keep one"
+            f"closes {format_count(closing['closes'], 'tunnel')} of {format_count(closing['agents'], 'agent')}: "
+            f"{format_range(closing['excess'])} too many, {format_range(closing['expired'])} to expired proxies; "
+            f"{format_range(closing['carrying'])} carry user connections; {closing['left_with_one']} agents keep one"
         )
         for step in closing["steps"]:
             earliest, latest = (durations.format_seconds(step[end]) for end in ("earliest", "latest"))
-            which = f"  closing {step['nth']} of an agent: {step['tunnels']}"
-            lines.append(f"{which}, from {earliest} to {latest} after the change")
+            step_text = f"  closing {step['nth']} of an agent: {step['tunnels']}"
+            lines.append(f"{step_text}, from {earliest} to {latest} after the change")
         lines += [
-            f"  {one['name']}: {one['before']} tunnels, then {said(one['after'])}"
-            for one in closing["proxies"]
+            f"  {proxy['name']}: {proxy['before']} tunnels, then {format_range(proxy['after'])}"
+            for proxy in closing["proxies"]
         ]
     lines += plan["notes"]
     if "age" in plan:
@@ -130,5 +130,5 @@ def told(plan: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _moment(text: str) -> str:
+def _format_moment(text: str) -> str:
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")

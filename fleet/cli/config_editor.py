@@ -15,47 +15,47 @@ from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfigError, NetworkingResource
 
-HEAD = "# Save and leave the editor to write it; leave it unchanged, or empty, to write nothing.\n"
-_WRONG = "#! "
+INSTRUCTIONS = "# Save and leave the editor to write it; leave it unchanged, or empty, to write nothing.\n"
+_PROBLEM_PREFIX = "#! "
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedConfig:
     """What a person made of a config."""
 
     text: str
     resource: NetworkingResource
 
 
-def edit(text: str, base: NetworkingResource) -> Edited:
+def edit(text: str, base: NetworkingResource) -> EditedConfig:
     """Let a person edit until it can be used. Raises Failure when they give up.
 
     Revision and origin are not theirs to change: those of `base` stay.
     """
     while True:
-        written = _in_editor(text)
-        plain = "".join(line for line in written.splitlines(keepends=True) if not line.startswith(_WRONG))
-        if not any(line.strip() and not line.startswith("#") for line in plain.splitlines()):
-            return Edited(plain, base)
+        edited_text = _open_editor(text)
+        config_text = "".join(line for line in edited_text.splitlines(keepends=True) if not line.startswith(_PROBLEM_PREFIX))
+        if not any(line.strip() and not line.startswith("#") for line in config_text.splitlines()):
+            return EditedConfig(config_text, base)
         try:
-            found = config_yaml.from_yaml(plain)
-            rules.check(rules.with_defaults(found.config), rules.with_defaults(base.config))
+            resource = config_yaml.from_yaml(config_text)
+            rules.check(rules.with_defaults(resource.config), rules.with_defaults(base.config))
         except NetworkingConfigError as error:
-            text = try_again(plain, [str(problem) for problem in error.problems])
+            text = ask_to_retry(config_text, [str(problem) for problem in error.problems])
             continue
-        labels = {key: value for key, value in found.labels.items() if key != rules.ORIGIN_LABEL}
+        labels = {key: label for key, label in resource.labels.items() if key != rules.ORIGIN_LABEL}
         if rules.ORIGIN_LABEL in base.labels:
             labels[rules.ORIGIN_LABEL] = base.labels[rules.ORIGIN_LABEL]
-        return Edited(plain, replace(found, labels=labels, revision=base.revision))
+        return EditedConfig(config_text, replace(resource, labels=labels, revision=base.revision))
 
 
-def try_again(text: str, problems: Sequence[str]) -> str:
+def ask_to_retry(text: str, problems: Sequence[str]) -> str:
     """Show what is wrong and ask; return the text to go on with, the problems on top. Raises Failure."""
-    ask("\n".join(["this cannot be used:", *(f"  {line}" for line in problems)]), "Edit it again?", text)
-    return "".join(f"{_WRONG}{line}\n" for line in problems) + text
+    ask_to_continue("\n".join(["this cannot be used:", *(f"  {line}" for line in problems)]), "Edit it again?", text)
+    return "".join(f"{_PROBLEM_PREFIX}{line}\n" for line in problems) + text
 
 
-def ask(sentence: str, question: str, text: str) -> None:
+def ask_to_continue(sentence: str, question: str, text: str) -> None:
     """Ask whether to go on. Raises Failure when not, with the text kept in a file."""
     click.echo(sentence, err=True)
     try:
@@ -69,9 +69,9 @@ def ask(sentence: str, question: str, text: str) -> None:
     raise Failure(f"nothing was written; your text is in {Path(path)}")
 
 
-def _in_editor(text: str) -> str:
+def _open_editor(text: str) -> str:
     try:
-        written = click.edit(text, extension=".yaml", require_save=False)
+        edited_text = click.edit(text, extension=".yaml", require_save=False)
     except click.ClickException as error:
         raise Failure(f"{error.format_message().rstrip('.')}: is $EDITOR right?") from error
-    return written or ""
+    return edited_text or ""

@@ -11,7 +11,7 @@ import uvloop
 
 from fleet.cli.answers import Failure
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.local.members import console_files
+from fleet.cli.local.members import console_tls_files_of
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.proxy.connect import access
@@ -23,7 +23,7 @@ from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.transport.tls import TLSError, TLSFiles
 
 
-class _Broken(Failure):
+class _ConnectionAborted(Failure):
     """It was there, and did not end well."""
 
     exit_code = 1
@@ -60,24 +60,24 @@ def connect(
     """
     try:
         if not proxies:
-            proxies, tls = _local(cluster, home, tls)
-        plan = ConnectPlan(target, proxies, _token(token_file), tls)
+            proxies, tls = _load_local_proxies(cluster, home, tls)
+        plan = ConnectPlan(target, proxies, _read_token(token_file), tls)
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(connect_client.carry(plan))
     except BrokenError as error:
-        raise _Broken(f"the connection was aborted: {error}") from error
+        raise _ConnectionAborted(f"the connection was aborted: {error}") from error
     except (ConnectError, TLSError, FleetError, NodeStartError) as error:
         raise Failure(str(error)) from error
 
 
-def _local(cluster: str, home: Path, given: TLSFiles) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
+def _load_local_proxies(cluster: str, home: Path, tls: TLSFiles) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
     """The proxies of the fleet that runs here, and what to show them. Raises FleetError."""
     record = fleet_record.load(home, cluster)
     proxies = tuple(addresses.parse(member.connect) for member in record.members if member.connect)
-    return proxies, console_files(record) if record.console and not given.enabled else given
+    return proxies, console_tls_files_of(record) if record.console and not tls.enabled else tls
 
 
-def _token(path: Path | None) -> str:
+def _read_token(path: Path | None) -> str:
     if path is None:
         return os.environ.get("REFLOAT_CONNECT_TOKEN", "").strip()
     return access.read_tokens(path, "--token-file")[0]

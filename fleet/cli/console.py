@@ -11,10 +11,10 @@ import click
 from fleet.cli import api
 from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.home import cluster_option, home_option
-from fleet.nodes.shared.options import Command, combined
+from fleet.nodes.shared.options import Command, combine
 from fleet.vocabulary.verdicts import State
 
-_options = combined(
+_console_options = combine(
     click.option(
         "--url",
         envvar="REFLOAT_URL",
@@ -28,39 +28,39 @@ _options = combined(
 )
 
 
-def asks_console(command: Command) -> Command:
+def console_options(command: Command) -> Command:
     """Add the flags that say which console, and hand the command a `console`."""
 
     @wraps(command)
-    def run(url: str | None, token: str | None, home: Path, **given: Any) -> None:
-        command(api.find(url, token, home), **given)
+    def run(url: str | None, token: str | None, home: Path, **command_options: Any) -> None:
+        command(api.find_console(url, token, home), **command_options)
 
-    return _options(run)
+    return _console_options(run)
 
 
-def _counts(said: dict[str, Any]) -> str:
-    rows = [(state.label, str(said["counts"].get(state.slug, 0))) for state in State]
-    return f"{table(('state', 'agents'), rows)}\n{age(said)}"
+def _format_counts(response: dict[str, Any]) -> str:
+    rows = [(state.label, str(response["counts"].get(state.slug, 0))) for state in State]
+    return f"{table(('state', 'agents'), rows)}\n{format_age(response)}"
 
 
 @click.command()
-@asks_console
-@prints(_counts)
+@console_options
+@prints(_format_counts)
 def summary(console: api.Console, cluster: str) -> Any:
     """Count the agents by state."""
     return console.get("/fleet/summary", cluster=cluster)
 
 
-def _agents(found: list[dict[str, Any]]) -> str:
+def _format_agents(agents: list[dict[str, Any]]) -> str:
     rows = [
-        (item["name"], word(item["state"]), mode_of(item), proxies_of(item), item["sentence"])
-        for item in found
+        (agent["name"], format_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["sentence"])
+        for agent in agents
     ]
     return table(("name", "state", "reconnect mode", "proxies", "why"), rows)
 
 
 @click.command()
-@asks_console
+@console_options
 @click.option(
     "--state", "states", multiple=True, metavar="STATE", help="Only in this state; -healthy: all but; repeat."
 )
@@ -70,44 +70,44 @@ def _agents(found: list[dict[str, Any]]) -> str:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="This many at most."
 )
-@prints(_agents)
+@prints(_format_agents)
 def agents(console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int) -> Any:
     """List agents with their verdicts."""
     return list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
 
 
-def _facts(said: dict[str, Any]) -> str:
+def _format_agent(agent: dict[str, Any]) -> str:
     facts = {
-        "agent": f"{said['name']} ({said['id']})",
-        "state": word(said["state"]),
-        "since": said["since"] or "",
-        "why": said["sentence"],
-        "cause": said["cause"],
-        "recovers": _recovery(said),
-        "auth": names([said["auth"]] if said["auth"] else []),
-        "mode": mode_of(said),
-        "tunnels": proxies_of(said),
-        "home": names([said["home"]] if said["home"] else []),
-        "heartbeat": said["heartbeat_at"] or "",
-        "expires": said["expires_at"] or "",
+        "agent": f"{agent['name']} ({agent['id']})",
+        "state": format_state(agent["state"]),
+        "since": agent["since"] or "",
+        "why": agent["sentence"],
+        "cause": agent["cause"],
+        "recovers": _format_recovery(agent),
+        "auth": names_of([agent["auth"]] if agent["auth"] else []),
+        "mode": mode_of(agent),
+        "tunnels": proxies_of(agent),
+        "home": names_of([agent["home"]] if agent["home"] else []),
+        "heartbeat": agent["heartbeat_at"] or "",
+        "expires": agent["expires_at"] or "",
     }
     width = max(map(len, facts))
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in facts.items() if text)
 
 
 @click.command()
 @click.argument("agent_id", metavar="ID|NAME")
-@asks_console
-@prints(_facts)
+@console_options
+@prints(_format_agent)
 def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
     """Explain one agent: its verdict and all it rests on."""
-    return console.of_agent(
-        agent_id, lambda found: console.get(f"/agents/{found}", cluster=cluster), cluster=cluster
+    return console.request_agent(
+        agent_id, lambda quoted_id: console.get(f"/agents/{quoted_id}", cluster=cluster), cluster=cluster
     )
 
 
 @click.command()
-@asks_console
+@console_options
 @json_option
 def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
@@ -115,39 +115,39 @@ def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     The agents of an auth are those whose heartbeats it wrote: those that `refloat reconnect --auth NAME` moves to other
     auths. The agents of a proxy are those with a tunnel to it.
     """
-    said = console.get("/instances", cluster=cluster)
+    response = console.get("/instances", cluster=cluster)
     if as_json:
-        show_json(said["instances"])
+        show_json(response["instances"])
         return
-    click.echo(instance_table(said["instances"]))
-    click.echo(age(said))
+    click.echo(format_instances(response["instances"]))
+    click.echo(format_age(response))
 
 
-def instance_table(found: list[dict[str, Any]]) -> str:
+def format_instances(instances: list[dict[str, Any]]) -> str:
     """Lay out auths and proxies."""
     rows = [
         (
-            item["name"],
-            word(item["state"]),
-            item["address"],
-            str(item["agents"]),
-            generation_of(item),
-            _draining(item),
-            item["sentence"],
+            instance["name"],
+            format_state(instance["state"]),
+            instance["address"],
+            str(instance["agents"]),
+            generation_of(instance),
+            _format_drain(instance),
+            instance["sentence"],
         )
-        for item in found
+        for instance in instances
     ]
     return table(("name", "state", "address", "agents", "generation", "draining", "why"), rows)
 
 
-def word(slug: str) -> str:
+def format_state(slug: str) -> str:
     """A state as people say it."""
     return slug.replace("_", " ")
 
 
-def names(instances: list[dict[str, str]]) -> str:
+def names_of(instances: list[dict[str, str]]) -> str:
     """Instances by name."""
-    return ", ".join(one["name"] for one in instances)
+    return ", ".join(instance["name"] for instance in instances)
 
 
 def mode_of(agent: dict[str, Any]) -> str:
@@ -159,30 +159,30 @@ def mode_of(agent: dict[str, Any]) -> str:
 
 def generation_of(proxy: dict[str, Any]) -> str:
     """Return group and generation of a proxy; empty when it states none."""
-    stated = proxy["group"] or proxy["generation"]
-    return f"{proxy['group']} {proxy['generation']}".strip() if stated else ""
+    has_generation = proxy["group"] or proxy["generation"]
+    return f"{proxy['group']} {proxy['generation']}".strip() if has_generation else ""
 
 
 def proxies_of(agent: dict[str, Any]) -> str:
     """Return the proxies of an agent's tunnels by name, each with its generation where it states one."""
-    words = ((proxy["name"], generation_of(proxy)) for proxy in agent["proxies"])
-    return ", ".join(f"{name} ({generation})" if generation else name for name, generation in words)
+    names_and_generations = ((proxy["name"], generation_of(proxy)) for proxy in agent["proxies"])
+    return ", ".join(f"{name} ({generation})" if generation else name for name, generation in names_and_generations)
 
 
-def _draining(instance: dict[str, Any]) -> str:
-    draining = instance["draining"]
-    return "" if draining is None else draining["reason"] or "yes"
+def _format_drain(instance: dict[str, Any]) -> str:
+    drain = instance["draining"]
+    return "" if drain is None else drain["reason"] or "yes"
 
 
-def age(said: dict[str, Any]) -> str:
+def format_age(response: dict[str, Any]) -> str:
     """How old an answer is."""
-    if said["age_ms"] is None:
+    if response["age_ms"] is None:
         return "nothing was polled yet"
-    seconds = f"as of {said['age_ms'] / 1000:.1f} s ago"
-    return f"{seconds}: STALE, all is unknown" if said["stale"] else seconds
+    seconds = f"as of {response['age_ms'] / 1000:.1f} s ago"
+    return f"{seconds}: STALE, all is unknown" if response["stale"] else seconds
 
 
-def _recovery(said: dict[str, Any]) -> str:
-    at = said["recovers_at"]
-    recovery = word(said["recovery"].replace("-", "_"))
+def _format_recovery(agent: dict[str, Any]) -> str:
+    at = agent["recovers_at"]
+    recovery = format_state(agent["recovery"].replace("-", "_"))
     return f"{recovery}, at {at}" if at else recovery

@@ -11,14 +11,14 @@ import click
 
 from fleet.cli import api
 from fleet.cli.answers import Failure, show_json
-from fleet.cli.console import asks_console
-from fleet.nodes.shared.options import Command, Decorator, combined
+from fleet.cli.console import console_options
+from fleet.nodes.shared.options import Command, Decorator, combine
 
 #: What is requested of each instance, and what is printed of each answer.
-Request = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
+InstanceRequest = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 
 
-def of_instances(action: str, *options: Decorator) -> Decorator:
+def instance_command(action: str, *options: Decorator) -> Decorator:
     """Return a decorator for a command that requests the action for each of some instances.
 
     The command is given what `options` say, and returns the request, to which the reason is added. Every id and name
@@ -33,20 +33,20 @@ def of_instances(action: str, *options: Decorator) -> Decorator:
             instances: tuple[str, ...],
             reason: str,
             as_json: bool,
-            **given: Any,
+            **command_options: Any,
         ) -> None:
-            body, done = command(**given)
-            answers = []
+            body, sentence_of = command(**command_options)
+            responses = []
             for instance_id in ids_of(console, cluster, instances):
                 path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/{action}"
-                answer = console.post(path, {**body, "reason": reason}, cluster=cluster)
-                answers.append(answer)
+                response = console.post(path, {**body, "reason": reason}, cluster=cluster)
+                responses.append(response)
                 if not as_json:
-                    click.echo(f"{answer['name']} {done(answer)}")
+                    click.echo(f"{response['name']} {sentence_of(response)}")
             if as_json:
-                show_json(answers)
+                show_json(responses)
 
-        return combined(_instances, _reason, *options, asks_console, _json)(run)
+        return combine(_instances, _reason, *options, console_options, _json)(run)
 
     return add
 
@@ -57,13 +57,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON array
 
 
 @click.command()
-@of_instances(
+@instance_command(
     "drain",
     click.option(
         "--even-last", is_flag=True, help="Also the last instance of its kind that accepts connections."
     ),
 )
-def drain(even_last: bool) -> Request:
+def drain(even_last: bool) -> InstanceRequest:
     """Drain auths and proxies: they accept no new connections.
 
     Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
@@ -75,24 +75,24 @@ def drain(even_last: bool) -> Request:
 
 
 @click.command()
-@of_instances("drain")
-def undrain() -> Request:
+@instance_command("drain")
+def undrain() -> InstanceRequest:
     """Undrain auths and proxies: they accept connections again."""
     return {"drained": False}, lambda _: "will accept connections again"
 
 
 def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:
     """Return the ids of instances by id or name: every name is right before anything is requested. Raises Failure."""
-    listed = console.get("/instances", cluster=cluster)["instances"]
-    return [_id_of(text, listed) for text in instances]
+    known_instances = console.get("/instances", cluster=cluster)["instances"]
+    return [_id_of(text, known_instances) for text in instances]
 
 
-def _id_of(text: str, listed: list[dict[str, Any]]) -> str:
+def _id_of(text: str, instances: list[dict[str, Any]]) -> str:
     """Return the id of an instance by its id, or else by its name: of one that is still registered, if there is one."""
-    if any(item["id"] == text for item in listed):
+    if any(instance["id"] == text for instance in instances):
         return text
-    named = [item for item in listed if item["name"] == text]
-    ids = [item["id"] for item in named if item["state"] != "gone"] or [item["id"] for item in named]
+    matches = [instance for instance in instances if instance["name"] == text]
+    ids = [instance["id"] for instance in matches if instance["state"] != "gone"] or [instance["id"] for instance in matches]
     if not ids:
         raise Failure(f"no instance has the id or the name {text}; `refloat instances` lists all")
     if len(ids) > 1:

@@ -10,14 +10,14 @@ import fleet
 from fleet.nodes.shared.name_options import CLUSTER_NAME
 
 #: Beside the packages, as the console's settings have it.
-_DEFAULT = Path(fleet.__file__).resolve().parents[1] / "var"
+_DEFAULT_HOME = Path(fleet.__file__).resolve().parents[1] / "var"
 
 
 home_option = click.option(
     "--home",
     envvar="REFLOAT_HOME",
     type=click.Path(file_okay=False, path_type=Path, resolve_path=True),
-    default=_DEFAULT,
+    default=_DEFAULT_HOME,
     help="Where state is kept. [env: REFLOAT_HOME; default: var/ of the checkout]",
 )
 

@@ -8,11 +8,11 @@ import click
 
 from fleet.cli import api
 from fleet.cli.answers import json_option, prints, show_json, table
-from fleet.cli.console import asks_console
+from fleet.cli.console import console_options
 
 
 @click.command()
-@asks_console
+@console_options
 @click.option(
     "--state",
     type=click.Choice(["open", "pending", "resolved", "all"]),
@@ -30,19 +30,19 @@ def incidents(
 ) -> None:
     """List incidents, or acknowledge one: it is repeated no more, and nobody else is called in."""
     if ack is not None:
-        said = console.post(f"/incidents/{ack}/acknowledge", {}, cluster=cluster)
-        click.echo(f"{said['acknowledged_by']} looks after {ack}: {said['summary']}")
+        response = console.post(f"/incidents/{ack}/acknowledge", {}, cluster=cluster)
+        click.echo(f"{response['acknowledged_by']} looks after {ack}: {response['summary']}")
         return
-    found = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)["incidents"]
+    listed_incidents = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)["incidents"]
     if as_json:
-        show_json(found)
+        show_json(listed_incidents)
         return
     rows = [
         (
-            *(str(one["number"]), one["severity"], one["state"]),
-            *(str(one["affected"]), str(one["peak"]), one["summary"], _note(one), _next(one["next_message"])),
+            *(str(incident["number"]), incident["severity"], incident["state"]),
+            *(str(incident["affected"]), str(incident["peak"]), incident["summary"], _format_note(incident), _format_next_notification(incident["next_message"])),
         )
-        for one in found
+        for incident in listed_incidents
     ]
     heads = ("number", "severity", "state", "agents", "most", "what", "note", "next message")
     click.echo(table(heads, rows) if rows else "no incident")
@@ -53,21 +53,21 @@ def silence() -> None:
     """Keep something quiet for a while."""
 
 
-def _silences(silences: list[dict[str, Any]]) -> str:
+def _format_silences(silences: list[dict[str, Any]]) -> str:
     rows = [
         (
-            *(str(one["number"]), one["matchers"] or "everything", one["cluster"] or "all"),
-            *(one["starts_at"], one["ends_at"], one["creator"], one["reason"]),
+            *(str(silence["number"]), silence["matchers"] or "everything", silence["cluster"] or "all"),
+            *(silence["starts_at"], silence["ends_at"], silence["creator"], silence["reason"]),
         )
-        for one in silences
+        for silence in silences
     ]
     heads = ("number", "what", "cluster", "begins", "ends", "who", "why")
     return table(heads, rows) if rows else "nothing is silenced"
 
 
 @silence.command("list")
-@asks_console
-@prints(_silences)
+@console_options
+@prints(_format_silences)
 def list_silences(console: api.Console, cluster: str) -> Any:
     """List silences that have not ended."""
     return console.get("/silences", cluster=cluster)["silences"]
@@ -85,7 +85,7 @@ def list_silences(console: api.Console, cluster: str) -> Any:
 )
 @click.option("--starts", metavar="TIME", help="When it begins: 2026-11-22T02:00:00Z. Now if not given.")
 @click.option("--everything", is_flag=True, help="Silence everything: MATCHERS leave nothing out.")
-@asks_console
+@console_options
 def add(
     console: api.Console,
     cluster: str,
@@ -97,7 +97,7 @@ def add(
 ) -> None:
     """Silence what MATCHERS mean: cause=proxy-1, severity=warning, agent=web-*, label=lab."""
     body: dict[str, Any] = {
-        "matchers": " ".join(_quoted(one) for one in matchers),
+        "matchers": " ".join(_quote(matcher) for matcher in matchers),
         "reason": reason,
         "hours": hours,
     }
@@ -105,8 +105,8 @@ def add(
         body["starts_at"] = starts
     if everything:
         body["typed"] = "everything"
-    said = console.post("/silences", body, cluster=cluster)
-    click.echo(f"silence {said['number']} until {said['ends_at']}: {said['matchers'] or 'everything'}")
+    response = console.post("/silences", body, cluster=cluster)
+    click.echo(f"silence {response['number']} until {response['ends_at']}: {response['matchers'] or 'everything'}")
 
 
 @silence.command()
@@ -114,35 +114,35 @@ def add(
 @click.option(
     "--hours", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True, help="By so much."
 )
-@asks_console
+@console_options
 def extend(console: api.Console, cluster: str, number: int, hours: float) -> None:
     """Let a silence last longer, from its end on."""
-    said = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
-    click.echo(f"silence {said['number']} until {said['ends_at']}: {said['matchers'] or 'everything'}")
+    response = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
+    click.echo(f"silence {response['number']} until {response['ends_at']}: {response['matchers'] or 'everything'}")
 
 
 @silence.command()
 @click.argument("number", type=int)
-@asks_console
+@console_options
 def end(console: api.Console, cluster: str, number: int) -> None:
     """End a silence now."""
-    said = console.post(f"/silences/{number}/end", {}, cluster=cluster)
-    click.echo(f"silence {said['number']} has ended")
+    response = console.post(f"/silences/{number}/end", {}, cluster=cluster)
+    click.echo(f"silence {response['number']} has ended")
 
 
-def _quoted(word: str) -> str:
-    return f"'{word}'" if " " in word else word
+def _quote(matcher: str) -> str:
+    return f"'{matcher}'" if " " in matcher else matcher
 
 
-def _next(coming: dict[str, Any]) -> str:
+def _format_next_notification(notification: dict[str, Any]) -> str:
     """When, why and to whom; or why none."""
-    if coming["at"] is None:
-        return f"none: {coming['because']}"
-    return f"{coming['at']} to {', '.join(coming['to']) or 'nobody'}: {coming['because']}"
+    if notification["at"] is None:
+        return f"none: {notification['because']}"
+    return f"{notification['at']} to {', '.join(notification['to']) or 'nobody'}: {notification['because']}"
 
 
-def _note(one: dict[str, Any]) -> str:
-    if one["acknowledged_by"]:
-        return f"{one['acknowledged_by']} looks after it"
+def _format_note(incident: dict[str, Any]) -> str:
+    if incident["acknowledged_by"]:
+        return f"{incident['acknowledged_by']} looks after it"
     # Who explains it, why the next message says.
-    return f"silenced: {one['silenced_by']}" if one["silenced_by"] else ""
+    return f"silenced: {incident['silenced_by']}" if incident["silenced_by"] else ""

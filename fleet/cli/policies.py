@@ -8,26 +8,26 @@ from typing import Any
 
 import click
 
-from fleet.changes.policies.outlook import ttl_sentence
+from fleet.changes.policies.outlook import describe_ttl
 from fleet.cli import api, plan_and_confirm
 from fleet.cli.answers import Failure, json_option, pair, show_json, table
-from fleet.cli.console import asks_console
+from fleet.cli.console import console_options
 from fleet.protocol.policies import env_policies as rules
 from fleet.protocol.policies import snippets
 from fleet.vocabulary import rollouts
 
 
-def _terms(command: Callable[..., None]) -> Callable[..., None]:
+def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add a flag for each term of a rollout; the command is given `terms`, which the console checks."""
 
     @functools.wraps(command)
-    def run(*asked: Any, **given: Any) -> None:
-        terms = {name: given.pop(name) for name in rollouts.RANGES}
-        command(*asked, terms={name: text for name, text in terms.items() if text is not None}, **given)
+    def run(*args: Any, **options: Any) -> None:
+        terms = {name: options.pop(name) for name in rollouts.RANGES}
+        command(*args, terms={name: text for name, text in terms.items() if text is not None}, **options)
 
     for name, (low, high, label, unit) in reversed(list(rollouts.RANGES.items())):
-        said = f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollouts.Terms(), name)}."
-        run = click.option(f"--{name.replace('_', '-')}", name, help=said)(run)
+        help_text = f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollouts.RolloutSettings(), name)}."
+        run = click.option(f"--{name.replace('_', '-')}", name, help=help_text)(run)
     return run
 
 
@@ -40,40 +40,40 @@ def policies() -> None:
 
 
 @policies.command("list")
-@asks_console
+@console_options
 @click.option("--drift", is_flag=True, help="Only what is not as wanted.")
 @json_option
 def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool) -> None:
     """List what every instance runs with, and what is wanted."""
-    found = console.get("/policies", cluster=cluster)
+    response = console.get("/policies", cluster=cluster)
     if as_json:
-        show_json(found)
+        show_json(response)
         return
     rows = [
         (
-            line["name"],
-            _short(one["name"]),
-            one["value"] or "",
-            one["source"] or "",
-            one["desired"],
-            one["state"],
+            instance["name"],
+            _short_name_of(entry["name"]),
+            entry["value"] or "",
+            entry["source"] or "",
+            entry["desired"],
+            entry["state"],
         )
-        for line in found["instances"]
-        for one in line["policies"]
-        if not drift or one["state"] in {"drift", "restart", "left"}
+        for instance in response["instances"]
+        for entry in instance["policies"]
+        if not drift or entry["state"] in {"drift", "restart", "left"}
     ]
     click.echo(table(("instance", "policy", "runs with", "from", "wanted", "state"), rows))
-    for one in found["gone"]:
-        click.echo(f"still wanted of {one}, which is gone; forget it: refloat policies forget {one}")
+    for entry in response["gone"]:
+        click.echo(f"still wanted of {entry}, which is gone; forget it: refloat policies forget {entry}")
 
 
 @policies.command("set")
 @click.argument("target")
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
-@asks_console
+@console_options
 @click.option("--no-rollout", is_flag=True, help="Want it only; restart nobody.")
-@_terms
-@plan_and_confirm.agreeing
+@_rollout_options
+@plan_and_confirm.change_options
 def set_command(
     console: api.Console,
     cluster: str,
@@ -81,95 +81,95 @@ def set_command(
     values: tuple[str, ...],
     no_rollout: bool,
     terms: dict[str, str],
-    **how: Any,
+    **change_options: Any,
 ) -> None:
     """Plan other policies and their rollout, ask, and watch it. An empty VALUE unsets."""
-    found = console.get("/policies", cluster=cluster)
-    whose = _target(found, target)
-    wanted = dict(found["desired"].get(whose, {}))
+    response = console.get("/policies", cluster=cluster)
+    target_id = _target_id_of(response, target)
+    desired_values = dict(response["desired"].get(target_id, {}))
     for text in values:
-        name, value = pair(text, "NAME=VALUE")
-        wanted[_name(name, _role(found, whose))] = value
-    kept = {name: value for name, value in wanted.items() if value}
-    body = {"desired": {whose: kept}, "roll_out": not no_rollout, "terms": terms}
-    _plan(console, cluster, found, body, **how)
+        name, policy_value = pair(text, "NAME=VALUE")
+        desired_values[_find_policy_name(name, _role_of(response, target_id))] = policy_value
+    new_values = {name: policy_value for name, policy_value in desired_values.items() if policy_value}
+    body = {"desired": {target_id: new_values}, "roll_out": not no_rollout, "terms": terms}
+    _plan_and_run(console, cluster, response, body, **change_options)
 
 
 @policies.command("forget")
 @click.argument("instance_id")
-@asks_console
-@plan_and_confirm.agreeing
-def forget_command(console: api.Console, cluster: str, instance_id: str, **how: Any) -> None:
+@console_options
+@plan_and_confirm.change_options
+def forget_command(console: api.Console, cluster: str, instance_id: str, **change_options: Any) -> None:
     """Want nothing any more of an instance that was deregistered."""
-    found = console.get("/policies", cluster=cluster)
-    if instance_id not in found["gone"]:
+    response = console.get("/policies", cluster=cluster)
+    if instance_id not in response["gone"]:
         raise Failure(f"nothing is wanted of an instance {instance_id!r} that is gone")
-    _plan(console, cluster, found, {"desired": {instance_id: {}}, "roll_out": False}, **how)
+    _plan_and_run(console, cluster, response, {"desired": {instance_id: {}}, "roll_out": False}, **change_options)
 
 
 @policies.command("undo")
 @click.argument("change_id", type=int, metavar="CHANGE")
-@asks_console
-@plan_and_confirm.agreeing
-def undo_command(console: api.Console, cluster: str, change_id: int, **how: Any) -> None:
+@console_options
+@plan_and_confirm.change_options
+def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
     """Plan what was wanted before a change, by its number, and its rollout; ask, and watch it."""
-    change = plan_and_confirm.plan_undoing(console, cluster, change_id)
-    plan_and_confirm.carry_out(console, cluster, change, _said(change["plan"]), **how)
+    change = plan_and_confirm.plan_undo(console, cluster, change_id)
+    plan_and_confirm.run_change(console, cluster, change, _format_plan(change["plan"]), **change_options)
 
 
-def _plan(
-    console: api.Console, cluster: str, found: dict[str, Any], body: dict[str, Any], **how: Any
+def _plan_and_run(
+    console: api.Console, cluster: str, response: dict[str, Any], body: dict[str, Any], **change_options: Any
 ) -> None:
-    change = plan_and_confirm.plan(console, cluster, "/policies/plan", body, found["revision"])
-    plan_and_confirm.carry_out(console, cluster, change, _said(change["plan"]), **how)
+    change = plan_and_confirm.plan_change(console, cluster, "/policies/plan", body, response["revision"])
+    plan_and_confirm.run_change(console, cluster, change, _format_plan(change["plan"]), **change_options)
 
 
-def _said(plan: dict[str, Any]) -> list[str]:
+def _format_plan(plan: dict[str, Any]) -> list[str]:
     """A plan in lines."""
-    lines = [f"  restarts {one['name']}, {one['agents']} agents" for one in plan["restarts"]]
-    lines += [f"  {one['name']} is for you to restart: {one['why']}" for one in plan["by_hand"]]
-    lines += [f"  {ttl_sentence(row)}" for row in plan.get("ttl", ())]
+    lines = [f"  restarts {instance['name']}, {instance['agents']} agents" for instance in plan["restarts"]]
+    lines += [f"  {instance['name']} is for you to restart: {instance['why']}" for instance in plan["by_hand"]]
+    lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
     return lines + [f"  {note}" for note in plan.get("notes", ())]
 
 
 @policies.command("snippet")
 @click.argument("target")
-@asks_console
+@console_options
 @click.option(
     "--for", "kind", type=click.Choice(["systemd", "compose", "Helm", "shell"], case_sensitive=False), default="shell",
     show_default=True,
 )  # fmt: skip
 def snippet_command(console: api.Console, cluster: str, target: str, kind: str) -> None:
     """Print what to write where policies are set by hand."""
-    found = console.get("/policies", cluster=cluster)
-    whose = _target(found, target)
-    role = _role(found, whose)
-    wanted = {**found["desired"].get(role, {}), **found["desired"].get(whose, {})}
-    click.echo(dict(snippets.all_of(role, wanted)).get(kind, f"# nothing is wanted of {target}"))
+    response = console.get("/policies", cluster=cluster)
+    target_id = _target_id_of(response, target)
+    role = _role_of(response, target_id)
+    desired_values = {**response["desired"].get(role, {}), **response["desired"].get(target_id, {})}
+    click.echo(dict(snippets.all_of(role, desired_values)).get(kind, f"# nothing is wanted of {target}"))
 
 
-def _target(found: dict[str, Any], text: str) -> str:
+def _target_id_of(response: dict[str, Any], text: str) -> str:
     if text in rules.ROLES:
         return text
-    for one in found["instances"]:
-        if text in (one["id"], one["name"]):
-            return str(one["id"])
+    for instance in response["instances"]:
+        if text in (instance["id"], instance["name"]):
+            return str(instance["id"])
     raise Failure(f"there is no role and no instance {text!r}")
 
 
-def _role(found: dict[str, Any], whose: str) -> str:
-    return str(next((one["role"] for one in found["instances"] if one["id"] == whose), whose))
+def _role_of(response: dict[str, Any], target_id: str) -> str:
+    return str(next((instance["role"] for instance in response["instances"] if instance["id"] == target_id), target_id))
 
 
-def _name(text: str, role: str) -> str:
+def _find_policy_name(text: str, role: str) -> str:
     """The whole name of a policy that this role reads."""
-    wanted = text.strip().upper().replace("-", "_")
+    suffix = text.strip().upper().replace("-", "_")
     names = [policy.name for policy in rules.POLICIES if policy.role == role]
-    met = [name for name in names if name == wanted or name.endswith(f"_{wanted}")]
-    if len(met) != 1:
-        raise Failure(f"{text!r} is none of what {rules.PLURALS[role]} read: {', '.join(map(_short, names))}")
-    return met[0]
+    matches = [name for name in names if name == suffix or name.endswith(f"_{suffix}")]
+    if len(matches) != 1:
+        raise Failure(f"{text!r} is none of what {rules.PLURALS[role]} read: {', '.join(map(_short_name_of, names))}")
+    return matches[0]
 
 
-def _short(name: str) -> str:
+def _short_name_of(name: str) -> str:
     return name.removeprefix("TELEPORT_UNSTABLE_").lower()

@@ -14,7 +14,7 @@ from fleet.cli.answers import Failure
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.flags import POSITIVE, tls_options
-from fleet.nodes.shared.options import combined
+from fleet.nodes.shared.options import combine
 from fleet.nodes.tunnel import client as tunnel_client
 from fleet.nodes.tunnel import server as tunnel_server
 from fleet.nodes.tunnel.client import ClientPlan
@@ -31,7 +31,7 @@ from fleet.transport.tunnel.stream import TunnelAbortedError
 _WIRES = click.Choice([wire.value for wire in WireVersion])
 
 
-class _Ended(Failure):
+class _SessionFailed(Failure):
     """It began, and did not end well."""
 
     exit_code = 1
@@ -44,12 +44,12 @@ def _run(work: Coroutine[None, None, None]) -> None:
     try:
         uvloop.run(work)
     except TunnelAbortedError as error:
-        raise _Ended(f"the session was aborted: {error}") from error
+        raise _SessionFailed(f"the session was aborted: {error}") from error
     except (lifecycle.NodeStartError, TLSError, TunnelError) as error:
         raise Failure(str(error)) from error
 
 
-_policy_options = combined(
+_policy_options = combine(
     click.option(
         "--on-end",
         type=click.Choice([closing.value for closing in HalfClosePolicy]),
@@ -80,7 +80,7 @@ _policy_options = combined(
 )
 
 
-_client_options = combined(
+_client_options = combine(
     click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
     click.option(
         "--wire", type=_WIRES, default=WireVersion.V0_2.value, show_default=True, help="Version of the wire."
@@ -101,8 +101,8 @@ def _client_plan(
     name: str,
     tls: TLSFiles,
 ) -> ClientPlan:
-    keeping = LinkSettings(probe_every=ping_every, probe_within=ping_timeout)
-    return ClientPlan(server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), keeping, name)
+    link_settings = LinkSettings(probe_every=ping_every, probe_within=ping_timeout)
+    return ClientPlan(server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), link_settings, name)
 
 
 @click.group()
@@ -170,14 +170,14 @@ def serve(
     """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
     policy = SessionPolicy(HalfClosePolicy(on_end), idle)
     dead_peer = DeadPeer(ping_every, ping_timeout)
-    spoken = [WireVersion(wire) for wire in dict.fromkeys(wires)]
+    wire_versions = [WireVersion(wire) for wire in dict.fromkeys(wires)]
     if claims and tls.authority is None:
         raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
     if anybody and tls.authority is not None:
         raise click.UsageError(
             "--anybody and --tls-ca contradict each other: --claim 'NAME=*' opens it to one"
         )
-    plan = ServerPlan(listen, spoken, tls, forwards, services, claims, anybody, bridge, policy, dead_peer)
+    plan = ServerPlan(listen, wire_versions, tls, forwards, services, claims, anybody, bridge, policy, dead_peer)
     _run(tunnel_server.serve(plan))
 
 

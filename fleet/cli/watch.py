@@ -9,7 +9,7 @@ import click
 
 from fleet.cli import api
 from fleet.cli.answers import Failure
-from fleet.cli.console import age, asks_console, instance_table
+from fleet.cli.console import format_age, console_options, format_instances
 from fleet.nodes.shared.numbers import Number
 from fleet.vocabulary.verdicts import State
 
@@ -18,7 +18,7 @@ _REDRAW = "\033[H\033[J"
 
 
 @click.command()
-@asks_console
+@console_options
 @click.option(
     "--interval",
     type=Number(min=0.2),
@@ -45,12 +45,12 @@ def watch(console: api.Console, cluster: str, interval: float, once: bool) -> No
 def draw(console: api.Console, cluster: str, columns: int) -> str:
     """Draw one picture, with a bar as long as its share for every state that has agents. Raises Failure."""
     summary = console.get("/fleet/summary", cluster=cluster)
-    found = console.get("/instances", cluster=cluster)["instances"]
-    room = max(columns - 22, 10)
-    lines = [f"{cluster}: {summary['agents']} agents, {age(summary)}", ""]
+    instances = console.get("/instances", cluster=cluster)["instances"]
+    bar_width = max(columns - 22, 10)
+    lines = [f"{cluster}: {summary['agents']} agents, {format_age(summary)}", ""]
     for state in State:
         count = summary["counts"].get(state.slug, 0)
         if count:
-            bar = "█" * max(1, round(room * count / max(summary["agents"], 1)))
+            bar = "█" * max(1, round(bar_width * count / max(summary["agents"], 1)))
             lines.append(f"{state.label:<10} {count:>7}  {click.style(bar, fg=state.look.terminal)}")
-    return "\n".join([*lines, "", instance_table(found)])
+    return "\n".join([*lines, "", format_instances(instances)])

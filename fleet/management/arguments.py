@@ -9,20 +9,20 @@ from fleet.protocol import durations
 from fleet.protocol.recovery import announce
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def make_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
     """A whole number from `least` to `most`; None: as many as one likes."""
 
-    def read(text: str) -> int:
-        sentence = f"at least {least}" if most is None else f"{least} to {most}"
+    def parse(text: str) -> int:
+        sentence = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
         try:
             number = int(text)
         except ValueError:
             raise ArgumentTypeError(f"{text!r} is not a whole number: {sentence}") from None
-        if number < least or (most is not None and number > most):
+        if number < minimum or (maximum is not None and number > maximum):
             raise ArgumentTypeError(f"{number} is out of range: {sentence}")
         return number
 
-    return read
+    return parse
 
 
 def announce_ttl(text: str) -> str:

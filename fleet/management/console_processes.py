@@ -39,33 +39,33 @@ class ConsoleRun:
     """
 
     def __init__(
-        self, home: Path, host: str, port: int, *, redis_url: str | None, say: Callable[[str], None]
+        self, home: Path, host: str, port: int, *, redis_url: str | None, write_line: Callable[[str], None]
     ) -> None:
         self.home = home
         self.host = host
         self.port = port
-        self.say = say
+        self.write_line = write_line
         self.supervisor = Supervisor(logs=home / "log")
-        self.keeper = ChildRestarter(self.supervisor, say)
-        self._given_redis = redis_url
+        self.keeper = ChildRestarter(self.supervisor, write_line)
+        self._redis_url = redis_url
         self._env: dict[str, str] = {}
-        self._open = contextlib.ExitStack()
+        self._exit_stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         startup_checks.check_settings()
         startup_checks.check_port(self.host, self.port)
-        with contextlib.ExitStack() as opening:
+        with contextlib.ExitStack() as exit_stack:
             # Redis first, so that it ends last: workers that lose their broker do not end in order.
-            self._redis = startup_checks.RunningRedis(self._given_redis, self.home)
-            opening.callback(self._redis.stop)
-            opening.enter_context(self.supervisor)
-            self._open = opening.pop_all()
+            self._redis = startup_checks.RunningRedis(self._redis_url, self.home)
+            exit_stack.callback(self._redis.stop)
+            exit_stack.enter_context(self.supervisor)
+            self._exit_stack = exit_stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        self._exit_stack.close()
 
     @property
     def url(self) -> str:
@@ -78,23 +78,23 @@ class ConsoleRun:
         self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
         self._env.setdefault("REFLOAT_PUBLIC_URL", self.url)
         self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
-        if any(forked_programs.is_possible(program.argv) for program in self._programs):
-            forked_programs.load()
-        self._start(program for program in self._programs if program.name in programs.FIRST)
+        if any(forked_programs.can_fork(program.argv) for program in self._programs):
+            forked_programs.import_shared_modules()
+        self._start(program for program in self._programs if program.name in programs.FIRST_PROGRAMS)
 
     def await_web(self) -> None:
         """Wait until pages are served, then start the other programs. Raises SupervisorError when they are not."""
         web = [child for child in self.supervisor.children if child.name == "web"]
         self.supervisor.await_ready(web, timeout=_WEB_TIMEOUT)
-        self._start(program for program in self._programs if program.name not in programs.FIRST)
+        self._start(program for program in self._programs if program.name not in programs.FIRST_PROGRAMS)
 
     def watch(self, on_tick: Callable[[], None] | None = None) -> None:
         """Keep everything alive until Ctrl-C or SIGTERM; `on_tick` is called twice a second."""
 
         def tick() -> None:
             self.keeper.tick()
-            if mended := self._redis.mend():
-                self.say(mended)
+            if sentence := self._redis.restart_if_dead():
+                self.write_line(sentence)
             if on_tick is not None:
                 on_tick()
 
@@ -104,22 +104,22 @@ class ConsoleRun:
     def _programs(self) -> tuple[Program, ...]:
         return programs.console(self.home, self.host, self.port)
 
-    def _start(self, wanted: Iterable[Program]) -> None:
-        for program in wanted:
+    def _start(self, console_programs: Iterable[Program]) -> None:
+        for program in console_programs:
             self.supervisor.start(
                 program.name,
                 program.argv,
                 env=self._env,
                 stage=STAGE_CONSOLE,
-                ready=self._web_answers if program.name == "web" else None,
+                ready=self._is_web_ready if program.name == "web" else None,
                 # They keep nothing that a kill could spoil, and a worker without its broker ends late.
                 on_parent_death=signal.SIGKILL,
                 spawn=forked_programs.spawner(program.name)
-                if forked_programs.is_possible(program.argv)
+                if forked_programs.can_fork(program.argv)
                 else None,
             )
 
-    def _web_answers(self, child: Child) -> bool:
+    def _is_web_ready(self, child: Child) -> bool:
         parts = urlsplit(self.url)
         web = http.client.HTTPConnection(parts.hostname or "", self.port, timeout=1.0)
         try:
@@ -132,7 +132,7 @@ class ConsoleRun:
 
 
 @contextlib.contextmanager
-def one_line() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Turn what stops a start into one line on stderr and exit code 2."""
     try:
         yield
@@ -141,11 +141,11 @@ def one_line() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def stamped(out: TextIO) -> Callable[[str], None]:
+def make_timestamped_writer(stream: TextIO) -> Callable[[str], None]:
     """A `say` that begins each line with the time of day, UTC, and keeps none back from whoever reads the file."""
 
-    def say(line: str) -> None:
-        out.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")
-        out.flush()
+    def write_line(line: str) -> None:
+        stream.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")
+        stream.flush()
 
-    return say
+    return write_line

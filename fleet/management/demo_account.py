@@ -11,7 +11,7 @@ from pathlib import Path
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleet.models.access import ROLES, give_role
+from fleet.models.access import ROLES, set_role
 from fleet.models.tokens import create_token, find_token
 from fleet.processes import folders
 
@@ -29,7 +29,7 @@ class DemoAccount:
     token: str
 
 
-def kept(home: Path) -> DemoAccount | None:
+def read_account(home: Path) -> DemoAccount | None:
     """What the last run wrote; None when there was none, or it cannot be read."""
     try:
         return DemoAccount(**json.loads(_path(home).read_text()))
@@ -37,23 +37,23 @@ def kept(home: Path) -> DemoAccount | None:
         return None
 
 
-def ensure(home: Path, url: str, now: datetime) -> DemoAccount:
+def ensure_account(home: Path, url: str, now: datetime) -> DemoAccount:
     """Make the user and the token, or find those of the last run, and write demo.json.
 
     An account that works already is left alone: a new password would end its sessions.
     """
-    last = kept(home)
+    last_account = read_account(home)
     with transaction.atomic():
-        user, _made = User.objects.get_or_create(username=USERNAME)
-        password = last.password if last else secrets.token_urlsafe(12)
+        user, _is_new = User.objects.get_or_create(username=USERNAME)
+        password = last_account.password if last_account else secrets.token_urlsafe(12)
         if not user.check_password(password):
             user.set_password(password)
         user.is_active = True
         user.save()
-        give_role(user, _ROLE)
-        owned = find_token(last.token, now) if last else None
-        if last and owned is not None and owned.user == user:
-            token = last.token
+        set_role(user, _ROLE)
+        last_token = find_token(last_account.token, now) if last_account else None
+        if last_account and last_token is not None and last_token.user == user:
+            token = last_account.token
         else:
             _, token = create_token(user, "demo", ROLES[_ROLE], lifetime=None, now=now)
     account = DemoAccount(url=url, username=USERNAME, password=password, token=token)

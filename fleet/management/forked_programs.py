@@ -21,7 +21,7 @@ from fleet.processes import children, forks
 from fleet.processes.supervisor import Spawn
 
 #: What several programs need. What one of them needs alone, as pages do, it loads by itself.
-_SHARED = (
+_SHARED_MODULES = (
     "celery.apps.beat",
     "celery.apps.worker",
     "celery.bin.beat",
@@ -36,14 +36,14 @@ _SHARED = (
 )
 
 
-def is_possible(argv: Sequence[str]) -> bool:
+def can_fork(argv: Sequence[str]) -> bool:
     """Whether a program can be a copy of us."""
     return forks.is_possible(argv)
 
 
-def load() -> None:
+def import_shared_modules() -> None:
     """Load what the programs have in common. Call it before the first copy is made."""
-    for name in _SHARED:
+    for name in _SHARED_MODULES:
         importlib.import_module(name)
     # What nobody needs any more would be copied as well.
     gc.collect()
@@ -64,12 +64,12 @@ def spawner(name: str) -> Spawn:
             return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)
         # A copy must not talk over a connection of ours.
         connections.close_all()
-        return forks.spawn(name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: move_to(env))
+        return forks.spawn(name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: replace_environment(env))
 
     return spawn
 
 
-def move_to(env: Mapping[str, str]) -> None:
+def replace_environment(env: Mapping[str, str]) -> None:
     """Have another environment, and Django's settings be those that it gives."""
     # Every variable is set anew, also one that stays: `titles.show` writes over where the first ones are.
     os.environ.clear()

@@ -9,7 +9,7 @@ from pathlib import Path
 #: Worker processes by name, and the queues each serves. Actions never wait behind a round.
 WORKERS = {"polls": "polls", "actions": "actions"}
 #: What a first page with live data needs. Each Celery process costs seconds of a core to start, so others wait.
-FIRST = {"web", "worker-polls", "beat"}
+FIRST_PROGRAMS = {"web", "worker-polls", "beat"}
 
 
 @dataclass(frozen=True, slots=True)

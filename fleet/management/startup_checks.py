@@ -27,13 +27,13 @@ class PrepareError(Exception):
 def check_settings() -> None:
     """Raise PrepareError with everything that Django's system checks find wrong with the settings."""
     # Those about URLs judge our code, not the settings, and import every page: a second before anything starts.
-    wanted = (check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags)
-    wrong = [
-        found for check in wanted for found in check(app_configs=None, databases=None) if found.is_serious()
+    settings_checks = (check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags)
+    errors = [
+        message for check in settings_checks for message in check(app_configs=None, databases=None) if message.is_serious()
     ]
-    if wrong:
+    if errors:
         raise PrepareError(
-            "; ".join(f"{found.msg}{f' ({found.hint})' if found.hint else ''}" for found in wrong)
+            "; ".join(f"{message.msg}{f' ({message.hint})' if message.hint else ''}" for message in errors)
         )
 
 
@@ -42,8 +42,8 @@ def check_port(host: str, port: int) -> None:
     if not 0 < port < 65536:  # getaddrinfo takes it modulo 65536
         raise PrepareError(f"--port {port} is no port: use 1 to 65535")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = address_infos[0]
         with socket.socket(family, kind, protocol) as probe:
             # As uvicorn will: a connection that lingers from the last run is no obstacle.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +62,7 @@ def without_password(url: str) -> str:
 
 def check_redis(url: str) -> None:
     """Raise PrepareError unless the Redis at `url` answers."""
-    shown = without_password(url)
+    safe_url = without_password(url)
     try:
         client = redis.Redis.from_url(
             url, socket_timeout=_REDIS_TIMEOUT, socket_connect_timeout=_REDIS_TIMEOUT, retry=None
@@ -70,10 +70,10 @@ def check_redis(url: str) -> None:
         with contextlib.closing(client):
             client.ping()
     except ValueError as error:
-        raise PrepareError(f"REDIS_URL={shown} cannot be read: {error}") from error
+        raise PrepareError(f"REDIS_URL={safe_url} cannot be read: {error}") from error
     except redis.RedisError as error:
         raise PrepareError(
-            f"REDIS_URL={shown} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
+            f"REDIS_URL={safe_url} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
         ) from error
 
 
@@ -83,51 +83,51 @@ class RunningRedis:
     Raises PrepareError when there is none to be had.
     """
 
-    def __init__(self, given: str | None, home: Path) -> None:
-        self._data = home / "valkey"
-        self._embedded: valkey.Valkey | None = None
-        if given:
-            check_redis(given)
-            self.url = given
+    def __init__(self, redis_url: str | None, home: Path) -> None:
+        self._data_folder = home / "valkey"
+        self._valkey: valkey.Valkey | None = None
+        if redis_url:
+            check_redis(redis_url)
+            self.url = redis_url
             return
         try:
-            self._embedded = valkey.start(self._data)
+            self._valkey = valkey.start(self._data_folder)
         except valkey.ValkeyError as error:
             raise PrepareError(str(error)) from error
-        self.url = self._embedded.url
+        self.url = self._valkey.url
 
-    def mend(self) -> str | None:
+    def restart_if_dead(self) -> str | None:
         """Start an embedded Valkey that died again, where everybody looks for it; say what was done, if anything."""
-        if self._embedded is None or self._embedded.process.poll() is None:
+        if self._valkey is None or self._valkey.process.poll() is None:
             return None
         try:
-            self._embedded = valkey.start(self._data, port=urlsplit(self.url).port)
+            self._valkey = valkey.start(self._data_folder, port=urlsplit(self.url).port)
         except valkey.ValkeyError as error:
             return f"Valkey died and does not start again: {error}"
         return "Valkey died and runs again, with its data"
 
     def stop(self) -> None:
         """End an embedded Valkey; one that was given is not ours to end."""
-        if self._embedded is not None:
-            self._embedded.stop()
+        if self._valkey is not None:
+            self._valkey.stop()
 
 
-def database(auths: Sequence[str] = ()) -> None:
+def prepare_database(auths: Sequence[str] = ()) -> None:
     """Bring the database up to date, and the cluster `default` into it, with `auths` to begin with.
 
     Raises PrepareError when it cannot be reached or changed.
     """
-    _keep_to_ourselves()
+    _create_private_sqlite()
     try:
         call_command("migrate", verbosity=0, interactive=False)
         ensure_default_cluster(auths)
     except DatabaseError as error:
         name = connection.settings_dict.get("NAME")
-        said = " ".join(str(error).split())  # PostgreSQL's own are two lines
-        raise PrepareError(f"the database {name} cannot be used: {said}") from error
+        details = " ".join(str(error).split())  # PostgreSQL's own are two lines
+        raise PrepareError(f"the database {name} cannot be used: {details}") from error
 
 
-def _keep_to_ourselves() -> None:
+def _create_private_sqlite() -> None:
     """Make a new SQLite file one that nobody else may read: sessions and passwords' hashes are in it.
 
     Its neighbours, the log and the index of it, take its mode.

@@ -14,10 +14,10 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.vocabulary.looks import Labelled
+from fleet.vocabulary.looks import LabelledEnum
 
 
-class Permission(Labelled):
+class Permission(LabelledEnum):
     """What a role may allow, and that in words. The values are Django's codenames in the app `fleet`."""
 
     VIEW_FLEET = "view_fleet", "See the fleet: map, lists, agents, instances"
@@ -28,7 +28,7 @@ class Permission(Labelled):
     MANAGE_ACCESS = "manage_access", "Manage people, roles and everybody's tokens"
 
     @property
-    def full(self) -> str:
+    def qualified_name(self) -> str:
         """Its name for `User.has_perm`."""
         return f"fleet.{self.value}"
 
@@ -78,18 +78,18 @@ class ClusterLimit(models.Model):
 def create_roles(**_: Any) -> None:
     """Make the four groups and give each what it lacks. Takes nothing away: an admin's additions stay."""
     for name, permissions in ROLES.items():
-        group, _created = Group.objects.get_or_create(name=name)
+        group, _is_created = Group.objects.get_or_create(name=name)
         rows = PermissionRow.objects.filter(content_type__app_label="fleet", codename__in=list(permissions))
         group.permissions.add(*rows)
 
 
-def give_role(user: User, role: str) -> None:
+def set_role(user: User, role: str) -> None:
     """Make `role` the only one of the four roles `user` has; empty takes all four away.
 
     Raises KeyError for a role that does not exist.
     """
-    others = [name for name in ROLES if name != role]
-    user.groups.remove(*Group.objects.filter(name__in=others))
+    other_roles = [name for name in ROLES if name != role]
+    user.groups.remove(*Group.objects.filter(name__in=other_roles))
     if role:
         _ = ROLES[role]
         user.groups.add(Group.objects.get(name=role))
@@ -97,18 +97,18 @@ def give_role(user: User, role: str) -> None:
 
 def end_sessions(user: User) -> int:
     """Delete the sessions of `user`, and return how many there were: turning an account on again revives none."""
-    ended = 0
+    ended_count = 0
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         if session.get_decoded().get(SESSION_KEY) == str(user.pk):
-            ended += session.delete()[0]
-    return ended
+            ended_count += session.delete()[0]
+    return ended_count
 
 
-def may(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None) -> bool:
+def has_permission(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None) -> bool:
     """Whether `user` has `permission`, and sees `cluster` when one is named."""
-    if not user.is_active or not isinstance(user, User) or not user.has_perm(permission.full):
+    if not user.is_active or not isinstance(user, User) or not user.has_perm(permission.qualified_name):
         return False
-    return cluster is None or sees_cluster(user, cluster)
+    return cluster is None or can_see_cluster(user, cluster)
 
 
 def limits_of(user: User) -> frozenset[str]:
@@ -116,7 +116,7 @@ def limits_of(user: User) -> frozenset[str]:
     return frozenset(user.cluster_limits.values_list("cluster", flat=True))
 
 
-def sees_cluster(user: User, cluster: str) -> bool:
+def can_see_cluster(user: User, cluster: str) -> bool:
     """Whether no limit keeps `user` from `cluster`."""
     limits = limits_of(user)
     return not limits or cluster in limits
@@ -127,16 +127,16 @@ def is_limited(user: User) -> bool:
     return bool(limits_of(user))
 
 
-def may_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> bool:
+def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> bool:
     """Whether `user` may write what a cluster owns, or, with an empty `owner`, the whole installation.
 
     What the installation owns acts on every cluster: that needs a user without a limit.
     """
     if owner:
-        return may(user, permission, owner)
-    return may(user, permission) and isinstance(user, User) and not is_limited(user)
+        return has_permission(user, permission, owner)
+    return has_permission(user, permission) and isinstance(user, User) and not is_limited(user)
 
 
-def shown_clusters(cluster: str, *, limited: bool) -> tuple[str, ...]:
+def log_clusters_of(cluster: str, *, has_limit: bool) -> tuple[str, ...]:
     """Return what rows of a log on a cluster's page may name as theirs: the cluster, and without a limit none."""
-    return (cluster,) if limited else ("", cluster)
+    return (cluster,) if has_limit else ("", cluster)

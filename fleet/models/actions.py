@@ -11,11 +11,11 @@ from typing_extensions import override
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.models.moments import SecondsField
-from fleet.vocabulary.campaigns import AgentState
-from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.campaigns import CampaignAgentState
+from fleet.vocabulary.rollouts import RolloutStepState
 
-_STEP_STATES = [(state.value, state.value) for state in StepState]
-_AGENT_STATES = [(state.value, state.value) for state in AgentState]
+_STEP_STATES = [(state.value, state.value) for state in RolloutStepState]
+_AGENT_STATES = [(state.value, state.value) for state in CampaignAgentState]
 
 
 class DesiredPolicy(models.Model):
@@ -49,7 +49,7 @@ class RolloutStep(models.Model):
     name = models.CharField(max_length=255)
     #: All that it is to accept.
     wanted = models.JSONField(default=dict)
-    state = models.CharField(max_length=12, choices=_STEP_STATES, default=StepState.WAITING.value)
+    state = models.CharField(max_length=12, choices=_STEP_STATES, default=RolloutStepState.WAITING.value)
     detail = models.TextField(blank=True, default="")
     #: The run that is to end.
     run_id = models.CharField(max_length=64, blank=True, default="")
@@ -78,7 +78,7 @@ class CampaignAgent(models.Model):
     position = models.PositiveIntegerField()
     agent_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
-    state = models.CharField(max_length=8, choices=_AGENT_STATES, default=AgentState.WAITING.value)
+    state = models.CharField(max_length=8, choices=_AGENT_STATES, default=CampaignAgentState.WAITING.value)
     reason = models.CharField(max_length=255, blank=True, default="")
     #: The proxy or auth it was asked to leave, and all proxies it had a tunnel to then; instance ids.
     leaves = models.CharField(max_length=64, blank=True, default="")

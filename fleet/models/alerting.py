@@ -17,10 +17,10 @@ from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident
 from fleet.models.moments import SecondsField
 
-_Row = TypeVar("_Row", bound="Owned")
+_Row = TypeVar("_Row", bound="OwnedModel")
 
 
-class Owned(models.Model):
+class OwnedModel(models.Model):
     """An object that belongs to one cluster, or to the whole installation. docs/access.md, "Limits by cluster"."""
 
     #: The id of the cluster that owns it; empty: the installation. It is set when the object is made, and stays.
@@ -30,12 +30,12 @@ class Owned(models.Model):
         abstract = True
 
 
-def in_cluster(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
+def filter_by_cluster(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
     """Return the rows that act on a cluster: its own, and those of the installation."""
     return rows.filter(cluster__in=("", cluster))
 
 
-class AlertRule(Owned):
+class AlertRule(OwnedModel):
     """One rule; `fleet.alerts.rules.Rule` says what each number means.
 
     A rule of a cluster takes the place of the installation's rule of the same name there. Those we begin with
@@ -93,7 +93,7 @@ class AgentLabel(models.Model):
         return f"{self.pattern}: {self.label}"
 
 
-class Silence(Owned):
+class Silence(OwnedModel):
     """Something somebody keeps quiet for a while."""
 
     matchers = models.TextField(blank=True, default="")
@@ -115,7 +115,7 @@ class Silence(Owned):
         return f"{self.matchers or 'everything'}: {self.reason}"
 
 
-class MaintenanceWindow(Owned):
+class MaintenanceWindow(OwnedModel):
     """Quiet that recurs, by the clock on the wall of a zone."""
 
     name = models.CharField(max_length=100)
@@ -139,7 +139,7 @@ class MaintenanceWindow(Owned):
         return self.name
 
 
-class Channel(Owned):
+class Channel(OwnedModel):
     """Where messages go. What is secret in it is sealed."""
 
     name = models.CharField(max_length=100)
@@ -169,7 +169,7 @@ class Channel(Owned):
         return self.name
 
 
-class Route(Owned):
+class Route(OwnedModel):
     """A node of the tree that says who hears of what. It leads to channels of its cluster and of the installation."""
 
     name = models.CharField(max_length=100)

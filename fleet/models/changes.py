@@ -14,7 +14,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.changes import OCCUPYING, ActorKind, ChangeKind, ChangeState
+from fleet.vocabulary.changes import EXCLUSIVE_STATES, ActorKind, ChangeKind, ChangeState
 
 _KINDS = [(kind.value, kind.label) for kind in ChangeKind]
 _STATES = [(state.value, state.value) for state in ChangeState]
@@ -77,7 +77,7 @@ class Change(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=("cluster",),
-                condition=Q(state__in=[state.value for state in OCCUPYING]),
+                condition=Q(state__in=[state.value for state in EXCLUSIVE_STATES]),
                 name="one_change_at_a_time",
             ),
             models.UniqueConstraint(
@@ -96,7 +96,7 @@ class AppendOnlyError(Exception):
     """Somebody tried to change or delete what was written for good."""
 
 
-class AppendOnly(models.QuerySet[Row]):
+class AppendOnlyQuerySet(models.QuerySet[Row]):
     """Rows that are written once."""
 
     @override
@@ -135,7 +135,7 @@ class AuditEntry(models.Model):
     change_id = models.BigIntegerField(null=True, blank=True)
     request_id = models.CharField(max_length=64, blank=True, default="")
 
-    objects = AppendOnly.as_manager()
+    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         default_permissions = ()

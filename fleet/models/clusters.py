@@ -64,11 +64,11 @@ def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:
 
     Without any it keeps its own.
     """
-    given = list(auths or settings.REFLOAT_AUTHS)
-    cluster, made = Cluster.objects.get_or_create(
-        id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": given}
+    addresses = list(auths or settings.REFLOAT_AUTHS)
+    cluster, is_created = Cluster.objects.get_or_create(
+        id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": addresses}
     )
-    if not made and given and cluster.auths != given:
-        cluster.auths = given
+    if not is_created and addresses and cluster.auths != addresses:
+        cluster.auths = addresses
         cluster.save(update_fields=["auths"])
     return cluster

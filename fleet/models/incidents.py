@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from fleet.models.clusters import Cluster
 from fleet.models.moments import SecondsField
-from fleet.vocabulary import incidents as values
+from fleet.vocabulary import incidents as incident_values
 
 #: The column of a field by its type, less what stands in brackets there.
 _COLUMNS: Mapping[str, Callable[[], models.Field[Any, Any]]] = {
@@ -72,7 +72,7 @@ class Incident(models.Model):
         return f"{self.cluster_id}/{self.key}/{self.generation}"
 
 
-for _field in fields(values.Incident):
+for _field in fields(incident_values.Incident):
     if _field.name != "cause" and not hasattr(Incident, _field.name):
         Incident.add_to_class(_field.name, _COLUMNS[str(_field.type).partition("[")[0]]())
 

@@ -10,7 +10,7 @@ from django.db import Error, connection, transaction
 
 
 @contextmanager
-def brief(seconds: float) -> Iterator[None]:
+def limit_lock_wait(seconds: float) -> Iterator[None]:
     """Wait at most `seconds` for locks in this block, which is a transaction. Raises `Error` as any write does.
 
     SQLite has one writer, for which the others wait as long as the settings say: 20 s. PostgreSQL waits for rows.
@@ -21,14 +21,14 @@ def brief(seconds: float) -> Iterator[None]:
             _execute(f"SET LOCAL lock_timeout = {milliseconds}")
             yield
         return
-    before = _execute("PRAGMA busy_timeout")
+    previous_timeout = _execute("PRAGMA busy_timeout")
     _execute(f"PRAGMA busy_timeout = {milliseconds}")
     try:
         with transaction.atomic():
             yield
     finally:
         with contextlib.suppress(Error):
-            _execute(f"PRAGMA busy_timeout = {before}")
+            _execute(f"PRAGMA busy_timeout = {previous_timeout}")
 
 
 def _execute(statement: str) -> int:

@@ -25,12 +25,12 @@ else:
 
 
 #: The last second that has a date. An expiry that another program sent may be later.
-_LATEST = 253402300799.0
+_MAX_SECONDS = 253402300799.0
 
 
 def to_moment(seconds: float) -> datetime:
     """Return seconds since the epoch as an aware datetime, to the microsecond."""
-    return datetime.fromtimestamp(min(seconds, _LATEST), UTC)
+    return datetime.fromtimestamp(min(seconds, _MAX_SECONDS), UTC)
 
 
 def to_seconds(moment: datetime) -> float:

@@ -25,24 +25,24 @@ def seal(secrets: Mapping[str, str]) -> str:
     return _fernet().encrypt(json.dumps(dict(secrets)).encode()).decode()
 
 
-def unseal(sealed: str) -> dict[str, str]:
+def unseal(ciphertext: str) -> dict[str, str]:
     """Decrypt what `seal` made. Raises SealError."""
-    if not sealed:
+    if not ciphertext:
         return {}
     try:
-        opened: Any = json.loads(_fernet().decrypt(sealed.encode()))
+        secrets: Any = json.loads(_fernet().decrypt(ciphertext.encode()))
     except InvalidToken as error:
         raise SealError(
             "its secrets were sealed with another REFLOAT_SECRET_KEY: enter them again"
         ) from error
-    return {str(name): str(value) for name, value in opened.items()}
+    return {str(name): str(secret) for name, secret in secrets.items()}
 
 
 def _fernet() -> MultiFernet:
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return MultiFernet([Fernet(_derived(str(key))) for key in keys])
+    return MultiFernet([Fernet(_derive_key(str(key))) for key in keys])
 
 
-def _derived(key: str) -> bytes:
+def _derive_key(key: str) -> bytes:
     hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"refloat.sealed.1")
     return base64.urlsafe_b64encode(hkdf.derive(key.encode()))

@@ -17,16 +17,16 @@ from django.utils.crypto import constant_time_compare
 from typing_extensions import override
 
 from fleet.models.access import Permission
-from fleet.models.lock_timeout import brief
+from fleet.models.lock_timeout import limit_lock_wait
 
 logger = logging.getLogger(__name__)
 
 #: What every token begins with, so that scanners of leaked secrets know it.
 TOKEN_MARK = "rfl"  # noqa: S105 - a mark, not a secret
 #: `last_used_at` is written at most once in this time: a poller would write it at every request.
-_LAST_USED_STEP = timedelta(minutes=1)
+_LAST_USED_INTERVAL = timedelta(minutes=1)
 #: How long that write may wait for another writer, seconds.
-_LAST_USED_WAIT = 0.1
+_LAST_USED_LOCK_TIMEOUT_SECONDS = 0.1
 
 
 class ApiToken(models.Model):
@@ -54,8 +54,8 @@ class ApiToken(models.Model):
 
     def is_valid(self, now: datetime) -> bool:
         """Whether it is neither revoked nor expired, and its user is active."""
-        expired = self.expires_at is not None and self.expires_at <= now
-        return self.revoked_at is None and not expired and self.user.is_active
+        is_expired = self.expires_at is not None and self.expires_at <= now
+        return self.revoked_at is None and not is_expired and self.user.is_active
 
     def allows(self, permission: Permission) -> bool:
         """Whether its scopes name `permission`; the user must have it as well."""
@@ -98,17 +98,17 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     token = ApiToken.objects.select_related("user").filter(prefix=prefix).first()
     if token is None or not constant_time_compare(token.digest, _digest(secret)) or not token.is_valid(now):
         return None
-    if token.last_used_at is None or token.last_used_at < now - _LAST_USED_STEP:
-        _note_use(token, now)
+    if token.last_used_at is None or token.last_used_at < now - _LAST_USED_INTERVAL:
+        _record_use(token, now)
     return token
 
 
-def _note_use(token: ApiToken, now: datetime) -> None:
+def _record_use(token: ApiToken, now: datetime) -> None:
     """Keep when the token was last used, if the database takes it at once: nobody's reading depends on a write."""
-    unused = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_STEP)
+    stale_use = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_INTERVAL)
     try:
-        with brief(_LAST_USED_WAIT):
-            ApiToken.objects.filter(unused, pk=token.pk).update(last_used_at=now)
+        with limit_lock_wait(_LAST_USED_LOCK_TIMEOUT_SECONDS):
+            ApiToken.objects.filter(stale_use, pk=token.pk).update(last_used_at=now)
     except Error as error:
         logger.warning("the last use of the token %s is not kept: %s", token.prefix, error)
 

@@ -101,18 +101,18 @@ class AgentReport(_Part):
     services: tuple[_Text, ...] = ()
 
 
-def parse(document: bytes | str) -> AgentReport:
+def parse_agent_report(document: bytes | str) -> AgentReport:
     """Read a document. Raises ReportError."""
     try:
         return AgentReport.model_validate_json(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise ReportError(f"{where}: {first['msg']}") from None
+        location = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise ReportError(f"{location}: {first['msg']}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentReportResponse:
     """What came of asking an agent."""
 
     #: When it was asked, seconds since the epoch.

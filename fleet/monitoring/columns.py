@@ -35,7 +35,7 @@ LIST_PARITY = 0x80
 TUNNEL = np.dtype([("agent", "<u4"), ("opened_at", "<u4")])  # opened_at: whole seconds since the epoch
 
 #: C as an agent told it through its tunnel: one row per agent that was asked lately, by its index. 32 bytes.
-TOLD = np.dtype(
+AGENT_REPORT = np.dtype(
     [
         ("at", "<f8"),  # when it was asked
         ("policy_read_at", "<f8"),  # 0: it did not say
@@ -49,10 +49,10 @@ TOLD = np.dtype(
     ]
 )
 #: In its `flags`: the agent answered, and the row says what.
-ANSWERED = 2
+HAS_REPORT = 2
 
 #: How many proxies an agent is remembered on.
-REMEMBERED = 3
+LAST_PROXY_COUNT = 3
 
 #: What outlives the evidence, one row per agent. 28 bytes.
 MEMORY = np.dtype(
@@ -60,7 +60,7 @@ MEMORY = np.dtype(
         ("working_until", "<f8"),  # 0: no reconnect under way
         ("home", "<u2"),  # the first proxy it was recorded on: its block on the map
         ("last_auth", "<u2"),
-        ("last_proxies", "<u2", (REMEMBERED,)),  # newest first
+        ("last_proxies", "<u2", (LAST_PROXY_COUNT,)),  # newest first
         ("flags", "u1"),  # RETIRED | HAD_TUNNEL | DISAGREEMENT
         ("tracked", "u1"),  # unexpired proxies the agent says it knows
         ("lost_at", "<f8"),  # since when it has had no live tunnel; 0: it has one, or never had

@@ -9,7 +9,7 @@ from fleet.vocabulary.verdicts import State
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class StateDelta:
     """Exactly one per round that changed any state: the snapshot before it, with `changes`, is the snapshot after."""
 
     cluster: str
@@ -55,4 +55,4 @@ class IncidentsChanged:
     number: int | None = None
 
 
-Event = Delta | LayoutChanged | InstancesChanged | IncidentsChanged
+Event = StateDelta | LayoutChanged | InstancesChanged | IncidentsChanged

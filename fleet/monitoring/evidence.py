@@ -17,10 +17,10 @@ from fleet.vocabulary.instances import InstanceFacts
 PRESENCE = "presence"
 LISTS = "lists"
 #: Rounds of a disagreement are counted up to this many.
-LONGEST_DISAGREEMENT = 63
+MAX_DISAGREEMENT_ROUNDS = 63
 
 
-class Mode(IntEnum):
+class ReconnectMode(IntEnum):
     """The mode of `teleport_pick_healthy` an agent runs with (RFD 226, "Defining a Custom Policy Behavior")."""
 
     UNKNOWN = 0
@@ -33,12 +33,12 @@ class Mode(IntEnum):
         return self.name.lower()
 
     @classmethod
-    def read(cls, slug: str) -> Mode:
+    def read(cls, slug: str) -> ReconnectMode:
         """Find a mode by its slug; one that nobody knows is unknown."""
         return _MODES.get(slug, cls.UNKNOWN)
 
 
-_MODES = {mode.slug: mode for mode in Mode}
+_MODES = {mode.slug: mode for mode in ReconnectMode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Heartbeat:
     ttl: float
     #: Instance index of the proxy its auth connection goes through; None when direct.
     via_proxy: int | None = None
-    mode: Mode = Mode.UNKNOWN
+    mode: ReconnectMode = ReconnectMode.UNKNOWN
     health_check: bool = False
     #: When it read that policy; None when it did not say.
     policy_read_at: float | None = None
@@ -90,7 +90,7 @@ class AgentEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class FeedFreshness:
     """F: how fresh one source is. A failed attempt is fresh evidence too."""
 
     #: When the last attempt ended, good or failed.
@@ -130,7 +130,7 @@ class Timing:
 
         Either view may be as old as `tunnels_live_for`: before that they may only have been read moments apart.
         """
-        return min(1 + math.ceil(self.tunnels_live_for / self.round_interval), LONGEST_DISAGREEMENT)
+        return min(1 + math.ceil(self.tunnels_live_for / self.round_interval), MAX_DISAGREEMENT_ROUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,11 @@ class FleetEvidence:
     #: Every instance ever seen, by its dense index.
     instances: Mapping[int, InstanceFacts]
     #: The agent presence list (H), asked of a healthy auth.
-    presence: Feed = field(default_factory=Feed)
+    presence: FeedFreshness = field(default_factory=FeedFreshness)
     #: Tunnel reports (T), by instance index of the proxy.
-    tunnels: Mapping[int, Feed] = field(default_factory=dict)
+    tunnels: Mapping[int, FeedFreshness] = field(default_factory=dict)
     #: Our own pollers missed rounds or failed their self-probe.
     blind: bool = False
     timing: Timing = field(default_factory=Timing)
     #: Instances whose destination health is Degraded, by index; none while nothing measures it.
-    degraded: frozenset[int] = frozenset()
+    degraded_instances: frozenset[int] = frozenset()

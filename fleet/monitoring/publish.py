@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, assert_never
 
-from fleet.monitoring.events import Delta, Event, IncidentsChanged, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import StateDelta, Event, IncidentsChanged, InstancesChanged, LayoutChanged
 from fleet.vocabulary.verdicts import State
 
 #: The Channels message type; consumers have a method of this name.
 MESSAGE_TYPE = "fleet.event"
 
 
-class Layer(Protocol):
+class ChannelLayer(Protocol):
     """What we need of a channel layer."""
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
@@ -27,7 +27,7 @@ def group_of(cluster: str) -> str:
     return f"fleet.{cluster}"
 
 
-async def publish(layer: Layer, cluster: str, events: Iterable[Event]) -> None:
+async def publish(layer: ChannelLayer, cluster: str, events: Iterable[Event]) -> None:
     """Hand events of one cluster to all who watch it, in order."""
     for event in events:
         await layer.group_send(group_of(cluster), {"type": MESSAGE_TYPE, "event": message_of(event)})
@@ -36,7 +36,7 @@ async def publish(layer: Layer, cluster: str, events: Iterable[Event]) -> None:
 def message_of(event: Event) -> dict[str, Any]:
     """An event as consumers get it."""
     match event:
-        case Delta():
+        case StateDelta():
             return {
                 "type": "delta",
                 "cluster": event.cluster,
@@ -44,7 +44,7 @@ def message_of(event: Event) -> dict[str, Any]:
                 "seq": event.seq,
                 "as_of": event.as_of,
                 "changes": [[index, int(state)] for index, state in event.changes],
-                "counts": slugged(event.counts),
+                "counts": key_by_slug(event.counts),
             }
         case LayoutChanged():
             return {
@@ -67,6 +67,6 @@ def message_of(event: Event) -> dict[str, Any]:
     assert_never(event)
 
 
-def slugged(counts: Mapping[State, int]) -> dict[str, int]:
+def key_by_slug(counts: Mapping[State, int]) -> dict[str, int]:
     """Counts by the states' names."""
     return {state.slug: counts[state] for state in State}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.agent_report import Answer
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Mode
+from fleet.monitoring.agent_report import AgentReportResponse
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.instances import InstanceFacts, InstanceState
 from fleet.vocabulary.verdicts import State, Verdict
@@ -99,9 +99,9 @@ class InstanceView:
     health_since: float | None = None
     health_sentence: str = ""
     #: It takes nobody new.
-    draining: DrainRequest | None = None
+    drain_request: DrainRequest | None = None
     #: The list of instances, which has its heartbeat, was answered lately.
-    listed: bool = True
+    is_list_fresh: bool = True
     #: What a sick proxy suffers from when that is not itself: id of its auth, or `backend/CLUSTER`.
     cause: str = ""
     #: Names of the proxies that heartbeat through this auth.
@@ -128,7 +128,7 @@ class AgentView:
     expires_at: float | None
     #: The policy of its auth connection, as its heartbeat has it: mode, whether it checks the health of its auth, and
     #: when it read the policy. Of an agent without a heartbeat nothing is known.
-    mode: Mode = Mode.UNKNOWN
+    mode: ReconnectMode = ReconnectMode.UNKNOWN
     health_check: bool | None = None
     policy_read_at: float | None = None
 
@@ -144,7 +144,7 @@ class Explanation:
     #: When each tunnel was opened, by instance index of the proxy; one that has gone meanwhile is not in it.
     opened_at: Mapping[int, float] = field(default_factory=dict)
     #: What came of asking the agent through its tunnel; None when that was not done lately.
-    answer: Answer | None = None
+    report_response: AgentReportResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ def start(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
 
 async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until they have ended."""
-    ending = list(tasks)
-    for task in ending:
+    ending_tasks = list(tasks)
+    for task in ending_tasks:
         task.cancel()
-    if ending:
-        await asyncio.wait(ending)
+    if ending_tasks:
+        await asyncio.wait(ending_tasks)
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> None:

@@ -23,9 +23,9 @@ def make_private(folder: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that its owner alone may read; whoever reads it meanwhile sees the old one or the new one."""
-    written = path.with_name(f"{path.name}.new")
-    written.unlink(missing_ok=True)
-    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    new_path = path.with_name(f"{path.name}.new")
+    new_path.unlink(missing_ok=True)
+    descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-    written.replace(path)
+    new_path.replace(path)

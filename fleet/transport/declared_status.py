@@ -32,8 +32,8 @@ class DeclaredStatus:
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
         self._expiry: asyncio.TimerHandle | None = None
-        self.degraded: Declaration | None = None
-        self.draining: Declaration | None = None
+        self.degraded_declaration: Declaration | None = None
+        self.drain_declaration: Declaration | None = None
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` on every change."""
@@ -43,35 +43,35 @@ class DeclaredStatus:
     def status(self) -> InstanceStatus:
         """What is to be told now."""
         return InstanceStatus(
-            None if self.degraded is None else self.degraded.reason,
-            None if self.draining is None else self.draining.reason,
+            None if self.degraded_declaration is None else self.degraded_declaration.reason,
+            None if self.drain_declaration is None else self.drain_declaration.reason,
         )
 
     def drain(self, reason: str) -> None:
         """Say that nobody new is to come; said again it is since then, for the last reason that was given."""
-        before = self.draining
+        before = self.drain_declaration
         if before is not None and reason in {"", before.reason}:
             return
-        self.draining = Declaration(reason or _DEFAULT_REASON, self._clock() if before is None else before.at)
-        log.warning("standing.draining: %s", self.draining.reason)
+        self.drain_declaration = Declaration(reason or _DEFAULT_REASON, self._clock() if before is None else before.at)
+        log.warning("standing.draining: %s", self.drain_declaration.reason)
         self._notify()
 
     def undrain(self) -> None:
         """Take that back."""
-        if self.draining is not None:
-            self.draining = None
+        if self.drain_declaration is not None:
+            self.drain_declaration = None
             log.warning("standing.undrained: takes connections again")
             self._notify()
 
     def degrade(self, reason: str, duration: float | None = None) -> None:
         """Say that others are to be preferred, for so many seconds; said again it lasts from now on."""
-        before = self.degraded
+        before = self.degraded_declaration
         reason = reason or (_DEFAULT_REASON if before is None else before.reason)
         if before is None:
             log.warning("standing.degraded: %s", reason)
         now = self._clock()
         since = now if before is None else before.at
-        self.degraded = Declaration(reason, since, None if duration is None else now + duration)
+        self.degraded_declaration = Declaration(reason, since, None if duration is None else now + duration)
         self._forget_expiry()
         if duration is not None:
             self._expiry = asyncio.get_running_loop().call_later(duration, self.restore)
@@ -80,8 +80,8 @@ class DeclaredStatus:
     def restore(self) -> None:
         """Take that back."""
         self._forget_expiry()
-        if self.degraded is not None:
-            self.degraded = None
+        if self.degraded_declaration is not None:
+            self.degraded_declaration = None
             log.warning("standing.restored: is degraded no more")
             self._notify()
 

@@ -197,8 +197,8 @@ class Destinations:
             destination = self._destinations.get(name)
             if destination is not None and weight > 0:
                 health = destination.verdict.health
-                draining = destination.verdict.drain_request is not None
-                yield Candidate(name, health, weight, draining, destination.healthy_since, destination.succeeded_at)
+                is_draining = destination.verdict.drain_request is not None
+                yield Candidate(name, health, weight, is_draining, destination.healthy_since, destination.succeeded_at)
 
     def _update(self, name: str, update: Callable[[Destination, float], None]) -> None:
         destination = self._destinations.get(name)
@@ -253,7 +253,7 @@ class Pool:
 
     def has_other(self, failed_names: Collection[str]) -> bool:
         """Whether there is a destination that takes new requests beside those of `failed`."""
-        return any(candidate.name not in failed_names and not candidate.draining for candidate in self._candidates())
+        return any(candidate.name not in failed_names and not candidate.is_draining for candidate in self._candidates())
 
     def keep(self, name: str) -> Pick | None:
         """Pick the destination a session had, if that may still be; else as for a new one."""

@@ -7,24 +7,24 @@ from enum import StrEnum
 from typing import NewType
 
 from fleet.vocabulary.changes import ChangeKind, ChangeState
-from fleet.vocabulary.tags import Tag, Tone
+from fleet.vocabulary.tags import TagEnum, Tone
 
 #: An action that is made of several words: by `of_change` and `of_request` only.
 ActionName = NewType("ActionName", str)
 
 #: Characters of an action: those of its column.
-LONGEST_ACTION = 64
+MAX_ACTION_LENGTH = 64
 
 
-class ControlError(Exception):
+class ChangeError(Exception):
     """Something that was not done; the sentence says why."""
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A rule does not allow what was tried; the sentence says why."""
 
     #: The log has a row about it.
-    logged = False
+    is_logged = False
 
 
 class AuditAction(StrEnum):
@@ -83,7 +83,7 @@ class ChangeStep(StrEnum):
 LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
 
 
-class AuditOutcome(Tag):
+class AuditOutcome(TagEnum):
     """How an attempt ended."""
 
     DONE = "done", Tone.GOOD
@@ -98,11 +98,11 @@ class RouteKind(StrEnum):
     API = "api"
 
 
-def of_change(kind: ChangeKind | str, word: ChangeStep | ChangeState) -> ActionName:
+def action_of_change(kind: ChangeKind | str, step: ChangeStep | ChangeState) -> ActionName:
     """Return the action of a step or a move of a change: `policy.confirm`, `reconnect.paused`."""
-    return ActionName(f"{kind}.{word.value}")
+    return ActionName(f"{kind}.{step.value}")
 
 
-def of_request(kind: RouteKind, words: Iterable[str]) -> ActionName:
+def action_of_request(kind: RouteKind, parts: Iterable[str]) -> ActionName:
     """Return the action of a request by its route: `page.incident.acknowledge`, `api.confirm`."""
-    return ActionName(".".join((kind.value, *filter(None, words)))[:LONGEST_ACTION])
+    return ActionName(".".join((kind.value, *filter(None, parts)))[:MAX_ACTION_LENGTH])

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.vocabulary.looks import Labelled
-from fleet.vocabulary.tags import Tag, Tone
+from fleet.vocabulary.looks import LabelledEnum
+from fleet.vocabulary.tags import TagEnum, Tone
 
 #: With more agents touched than this, the cluster's name must be typed.
-TYPED_ABOVE = 100
+TYPED_NAME_ABOVE_AGENTS = 100
 #: Characters of a reason, least and most.
 REASON_LENGTH = (3, 500)
 
 
-class ChangeKind(Labelled):
+class ChangeKind(LabelledEnum):
     """What is changed."""
 
     NETWORKING_CONFIG = "networking-config", "networking config"
@@ -34,14 +34,14 @@ PERMISSION_OF: Mapping[ChangeKind, str] = {
 
 
 #: Seconds after which a plan is too old to agree to: the fleet has moved on, and its list of agents is forgotten.
-PLAN_KEEPS: Mapping[ChangeKind, float] = {
+PLAN_TTL_SECONDS: Mapping[ChangeKind, float] = {
     ChangeKind.NETWORKING_CONFIG: 900.0,
     ChangeKind.POLICY: 3600.0,
     ChangeKind.RECONNECT: 3600.0,
 }
 
 
-class ChangeState(Tag):
+class ChangeState(TagEnum):
     """How far a change is."""
 
     #: Its consequences were computed; nobody agreed to them yet.
@@ -59,13 +59,13 @@ class ChangeState(Tag):
     UNDONE = "undone", Tone.DASHED
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Nothing more happens to it, unless it is undone."""
-        return FOLLOWERS[self] <= {ChangeState.UNDONE}
+        return TRANSITIONS[self] <= {ChangeState.UNDONE}
 
 
 #: Who may follow whom.
-FOLLOWERS: Mapping[ChangeState, frozenset[ChangeState]] = {
+TRANSITIONS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.PLANNED: frozenset({ChangeState.CONFIRMED, ChangeState.CANCELLED}),
     ChangeState.CONFIRMED: frozenset({ChangeState.RUNNING, ChangeState.CANCELLED, ChangeState.FAILED}),
     ChangeState.RUNNING: frozenset(
@@ -85,12 +85,12 @@ FOLLOWERS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.UNDONE: frozenset(),
 }
 #: Something may happen to it at any moment.
-LIVE = frozenset(state for state in ChangeState if not state.final) - {ChangeState.PLANNED}
+LIVE_STATES = frozenset(state for state in ChangeState if not state.is_final) - {ChangeState.PLANNED}
 #: A change in one of these has its cluster to itself.
-OCCUPYING = (ChangeState.RUNNING, ChangeState.PAUSED)
+EXCLUSIVE_STATES = (ChangeState.RUNNING, ChangeState.PAUSED)
 
 
-class ActorKind(Labelled):
+class ActorKind(LabelledEnum):
     """Who acts."""
 
     PERSON = "person", "people"
@@ -110,25 +110,25 @@ class Actor:
 
 
 #: The console itself, where nobody asked.
-SYSTEM = Actor(ActorKind.SYSTEM, "the console")
+SYSTEM_ACTOR = Actor(ActorKind.SYSTEM, "the console")
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class ConfirmationRequirements:
     """What a confirmation must hold."""
 
     #: The word to type, or empty.
-    typed: str
+    expected_name: str
     #: Whether a second person must agree.
     second_approver: bool
 
 
-def asks(*, cluster: str, agents: int, production: bool, second_approver: bool) -> Asks:
+def confirmation_requirements_of(*, cluster: str, agents: int, production: bool, second_approver: bool) -> ConfirmationRequirements:
     """What confirming asks for: the cluster's name above 100 agents or on a production cluster."""
-    return Asks(cluster if production or agents > TYPED_ABOVE else "", second_approver)
+    return ConfirmationRequirements(cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", second_approver)
 
 
-def confirmation_problems(asked: Asks, *, reason: str, typed: str) -> dict[str, str]:
+def confirmation_problems(requirements: ConfirmationRequirements, *, reason: str, typed_name: str) -> dict[str, str]:
     """What is missing in a confirmation, by field (`reason`, `typed`), as sentences; empty when nothing is."""
     low, high = REASON_LENGTH
     problems = {}
@@ -138,6 +138,6 @@ def confirmation_problems(asked: Asks, *, reason: str, typed: str) -> dict[str, 
         problems["reason"] = f"longer than {high} characters"
     elif "\0" in reason:
         problems["reason"] = "holds a NUL"
-    if asked.typed and typed.strip() != asked.typed:
-        problems["typed"] = f"type the cluster's name, {asked.typed}, to show that you mean it"
+    if requirements.expected_name and typed_name.strip() != requirements.expected_name:
+        problems["typed"] = f"type the cluster's name, {requirements.expected_name}, to show that you mean it"
     return problems

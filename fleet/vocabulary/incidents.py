@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fleet.vocabulary.looks import Numbered
+from fleet.vocabulary.looks import NumberedEnum
 from fleet.vocabulary.verdicts import State
 
 
@@ -21,7 +21,7 @@ class SeverityLook:
     like: State
 
 
-class Severity(Numbered):
+class Severity(NumberedEnum):
     """How much it hurts. Values are in the database."""
 
     look: SeverityLook
@@ -59,7 +59,7 @@ class IncidentState(StrEnum):
 
 
 #: It fires, or has just become quiet.
-OPEN = (IncidentState.FIRING, IncidentState.RECOVERING)
+OPEN_STATES = (IncidentState.FIRING, IncidentState.RECOVERING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +78,23 @@ class Cause:
         return f"{self.kind}/{self.id}"
 
     @property
-    def lead(self) -> str:
+    def label_prefix(self) -> str:
         """What its name needs before it; empty when the name says by itself what it is: `region eu-west`."""
         return self.kind.value if self.kind in (CauseKind.AUTH, CauseKind.PROXY) else ""
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """`proxy proxy-1`, `region eu-west`."""
-        return f"{self.lead} {self.name}".lstrip()
+        return f"{self.label_prefix} {self.name}".lstrip()
 
 
-def is_of_console(key: str) -> bool:
+def is_console_cause(key: str) -> bool:
     """Return whether a key names the console itself as the cause."""
     return key.startswith(f"{CauseKind.CONSOLE.value}/")
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class RuleSignal:
     """What one rule found at one cause."""
 
     rule: str
@@ -102,7 +102,7 @@ class Signal:
     count: int
     sentence: str
     #: The rule watches agents with a label.
-    labelled: bool = False
+    is_label_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Finding:
     """Everything that rules found at one cause in one look."""
 
     cause: Cause
-    signals: tuple[Signal, ...]
+    signals: tuple[RuleSignal, ...]
     #: Agents it harms now.
     affected: int = 0
     #: Names of the first ten of them.
@@ -129,25 +129,25 @@ class Finding:
     #: What it does to them, in the past tense: how the incident is called when nobody is harmed any more.
     harm: str = ""
     #: How many of the affected agents are stranded.
-    stranded: int = 0
+    stranded_count: int = 0
     #: When the cause fell sick, or at the earliest; None when that is not known.
     began_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RuleMark:
     """How long a rule has held at one cause."""
 
     since: float
     #: The newest round in which it held, and how many in a row.
-    round: float
-    rounds: int
+    last_round: float
+    round_count: int
     severity: Severity
     count: int
     sentence: str
     #: It has held for as long as its rule wants.
-    ripe: bool = False
-    labelled: bool = False
+    is_firing: bool = False
+    is_label_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Incident:
     #: How many agents were stranded then.
     worst_stranded: int = 0
     #: By rule.
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    marks: Mapping[str, RuleMark] = field(default_factory=dict)
     #: Times at which it began to fire or to be quiet again.
     flips: tuple[float, ...] = ()
     flapping_since: float | None = None
@@ -212,17 +212,17 @@ class Incident:
     @property
     def is_open(self) -> bool:
         """It fires, or has just become quiet."""
-        return self.state in OPEN
+        return self.state in OPEN_STATES
 
     def duration(self, now: float) -> float:
         """Seconds from its first sign until it was quiet, or until now."""
-        ended = self.resolved_at or now
+        ended_at = self.resolved_at or now
         if self.quiet_since is not None:
-            ended = self.quiet_since
-        return max(0.0, ended - self.opened_at)
+            ended_at = self.quiet_since
+        return max(0.0, ended_at - self.opened_at)
 
 
-class NoticeKind(StrEnum):
+class NotificationKind(StrEnum):
     """Why a message is sent."""
 
     FIRING = "firing"
@@ -239,10 +239,10 @@ class NoticeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Notification:
     """One message to be sent about an incident as it is now."""
 
-    kind: NoticeKind
+    kind: NotificationKind
     incident: Incident
     at: float
     #: Counts the messages of one incident: with the incident's id it is the key receivers deduplicate by.
@@ -276,7 +276,7 @@ class TimelineKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class TimelineEntry:
     """A line of an incident's timeline."""
 
     at: float

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, TypeVar
 
-from fleet.vocabulary.looks import Numbered, Stroke
+from fleet.vocabulary.looks import NumberedEnum, Stroke
 from fleet.vocabulary.verdicts import State
-from fleet.vocabulary.watch import UNWATCHED, Watch
+from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
-PartT = TypeVar("PartT", "Resource", "Poll")
+PartT = TypeVar("PartT", "InstanceResource", "Poll")
 
 
 class InstanceKind(StrEnum):
@@ -20,7 +20,7 @@ class InstanceKind(StrEnum):
     PROXY = "proxy"
 
     @property
-    def load(self) -> str:
+    def load_unit(self) -> str:
         """What it has of agents, as its count names it."""
         return "agent" if self is InstanceKind.AUTH else "tunnel"
 
@@ -38,7 +38,7 @@ class InstanceLook:
     complaint: str = ""
 
 
-class InstanceState(Numbered):
+class InstanceState(NumberedEnum):
     """What follows from the facts; design: *State of an instance*. Values are in the packed record."""
 
     look: InstanceLook
@@ -63,23 +63,23 @@ class InstanceState(Numbered):
     # fmt: on
 
     @property
-    def is_heard(self) -> bool:
+    def has_current_counts(self) -> bool:
         """Whether its counts are of now."""
         return self not in (InstanceState.UNKNOWN, InstanceState.SILENT)
 
 
 #: It harms those who depend on it.
-SICK = frozenset(state for state in InstanceState if state.look.complaint)
+SICK_STATES = frozenset(state for state in InstanceState if state.look.complaint)
 #: A fault of it. An instance that deregistered itself did as it was asked, though it harms those who depend on it.
-FAULTS = SICK - {InstanceState.GONE}
+FAULT_STATES = SICK_STATES - {InstanceState.GONE}
 #: Agents drop it from their trackers.
-LOST = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
+LOST_STATES = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
 #: It passes nothing on.
-CUT_OFF = frozenset({InstanceState.SILENT, InstanceState.GONE})
+CUT_OFF_STATES = frozenset({InstanceState.SILENT, InstanceState.GONE})
 #: While it answers, connections to it hold.
-HOLDING = SICK - CUT_OFF
+CONNECTED_SICK_STATES = SICK_STATES - CUT_OFF_STATES
 #: The states of auths that may be asked for lists, the better first.
-READABLE = (InstanceState.OK, InstanceState.UNKNOWN)
+READABLE_STATES = (InstanceState.OK, InstanceState.UNKNOWN)
 
 
 class ServingStatus(IntEnum):
@@ -92,7 +92,7 @@ class ServingStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PollAttempt:
     """One try to reach an instance. Its failure is evidence too."""
 
     #: When it ended, seconds since the epoch.
@@ -103,7 +103,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Resource:
+class InstanceResource:
     """What an instance's resource in the presence lists says of it. Without slots: facts are made of its `vars`."""
 
     name: str
@@ -125,7 +125,7 @@ class Poll:
     """What polls of an instance gave. The record holds each field under its name."""
 
     #: The last two attempts of any kind to reach it, newest first.
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[PollAttempt, ...] = ()
     #: The last answer of grpc.health.v1, and when it came.
     serving: ServingStatus | None = None
     serving_at: float | None = None
@@ -133,7 +133,7 @@ class Poll:
     readyz: int | None = None
     readyz_at: float | None = None
     #: What repeated polls make of it as a destination.
-    watch: Watch = UNWATCHED
+    watch: InstanceWatch = INITIAL_WATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,6 @@ def fields_of(poll: Poll) -> dict[str, Any]:
     return {name: getattr(poll, name) for name in poll.__dataclass_fields__}
 
 
-def part(of: type[PartT], facts: InstanceFacts) -> PartT:
+def extract_part(part_type: type[PartT], facts: InstanceFacts) -> PartT:
     """Return the resource, or the poll, that facts were made of."""
-    return of(**{name: getattr(facts, name) for name in of.__dataclass_fields__})
+    return part_type(**{name: getattr(facts, name) for name in part_type.__dataclass_fields__})

@@ -16,7 +16,7 @@ class Stroke(NamedTuple):
     style: str = ""
 
 
-class Numbered(IntEnum):
+class NumberedEnum(IntEnum):
     """Words that are declared by a look with a number: `OK = InstanceLook(1, ...)`. `InstanceState(1)` finds it."""
 
     look: Any
@@ -33,7 +33,7 @@ class Numbered(IntEnum):
         return self.name.lower()
 
 
-class Labelled(StrEnum):
+class LabelledEnum(StrEnum):
     """Words that are declared with their name in the UI: `BLIND = "blind", "The console itself cannot see"`."""
 
     _value_: str

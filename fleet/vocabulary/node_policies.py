@@ -14,21 +14,21 @@ class PolicyReport:
     """One policy of one instance."""
 
     #: What it runs with.
-    now: PolicyValue
+    current_value: PolicyValue
     #: What it would run with after a restart.
-    following: PolicyValue
+    next_value: PolicyValue
     #: What it would run with if it had accepted nothing; None: it does not say.
-    beneath: PolicyValue | None = None
+    fallback_value: PolicyValue | None = None
 
-    def with_wanted(self, text: str) -> str:
+    def text_with_desired(self, text: str) -> str:
         """What it runs with once it has accepted that, or, with an empty text, once it has accepted nothing."""
-        if self.now.source is Source.FLAG:
-            return self.now.text
+        if self.current_value.source is Source.FLAG:
+            return self.current_value.text
         if text:
             return text
-        if self.beneath is not None:
-            return self.beneath.text
-        return "" if self.now.source is Source.FILE else self.now.text
+        if self.fallback_value is not None:
+            return self.fallback_value.text
+        return "" if self.current_value.source is Source.FILE else self.current_value.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,45 +40,45 @@ class NodeReport:
     #: Another one after each start.
     run_id: str
     #: Seconds since it started, when it was asked.
-    up_for: float
+    uptime_seconds: float
     #: Of what it has accepted.
     revision: str
     #: Why it accepts none; empty when it does.
-    why_not: str
+    refusal_reason: str
     #: By name.
     policies: Mapping[str, PolicyReport]
 
-    def differs(self, wanted: Mapping[str, str]) -> str:
+    def describe_drift(self, desired_values: Mapping[str, str]) -> str:
         """How it runs otherwise than an instance of which exactly this is wanted, as a sentence; empty: it does not.
 
         What is not wanted must not come from what it accepted: an unset policy is over only when it is not in force.
         """
-        for name in wanted:
+        for name in desired_values:
             if name not in self.policies:
                 return f"it does not say what it has for {name}"
-        for name, found in self.policies.items():
-            now = found.now
-            if name in wanted:
-                if not policies.is_same_value(name, wanted[name], now.text):
-                    return f"{name} is {now.text or 'unset'} ({now.source}), not {wanted[name]}"
-            elif now.source is Source.FILE:
-                return f"{name} is still {now.text}, as it was accepted once"
-            elif found.beneath is not None and not policies.is_same_value(name, found.beneath.text, now.text):
-                return f"{name} is {now.text or 'unset'} ({now.source}), not {found.beneath.text or 'unset'}"
+        for name, report in self.policies.items():
+            current_value = report.current_value
+            if name in desired_values:
+                if not policies.is_same_value(name, desired_values[name], current_value.text):
+                    return f"{name} is {current_value.text or 'unset'} ({current_value.source}), not {desired_values[name]}"
+            elif current_value.source is Source.FILE:
+                return f"{name} is still {current_value.text}, as it was accepted once"
+            elif report.fallback_value is not None and not policies.is_same_value(name, report.fallback_value.text, current_value.text):
+                return f"{name} is {current_value.text or 'unset'} ({current_value.source}), not {report.fallback_value.text or 'unset'}"
         return ""
 
     @property
-    def accepted(self) -> dict[str, str]:
+    def accepted_values(self) -> dict[str, str]:
         """What its file of accepted policies holds; those that its command line hides are not seen."""
         return {
-            name: found.following.text
-            for name, found in self.policies.items()
-            if found.following.source is Source.FILE
+            name: report.next_value.text
+            for name, report in self.policies.items()
+            if report.next_value.source is Source.FILE
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class NodeReportResponse:
     """What came of asking an instance."""
 
     #: Seconds since the epoch.

@@ -11,34 +11,34 @@ from typing import Any
 Range = tuple[int, int, str, str]
 
 
-def number(default: int, least: int, most: int, label: str, unit: str = "") -> Any:
+def number_field(default: int, least: int, most: int, label: str, unit: str = "") -> Any:
     """Declare a field of a record."""
     return field(default=default, metadata={"range": (least, most, label, unit)})
 
 
-def ranges(record: type) -> Mapping[str, Range]:
+def ranges_of(record: type) -> Mapping[str, Range]:
     """Return the ranges of the numbers of a record, by field."""
-    return {one.name: one.metadata["range"] for one in fields(record) if "range" in one.metadata}
+    return {record_field.name: record_field.metadata["range"] for record_field in fields(record) if "range" in record_field.metadata}
 
 
-def read(
-    given: Mapping[str, object], record: type, **readers: Callable[[str], int]
+def parse_numbers(
+    raw_values: Mapping[str, object], record: type, **readers: Callable[[str], int]
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Return numbers as somebody wrote them, and problems, by field. `readers`: of fields without a range."""
-    for name, (least, most, _, _) in ranges(record).items():
-        readers[name] = partial(_whole, least, most)
-    values, problems = {}, {}
-    for name, text in given.items():
+    for name, (least, most, _, _) in ranges_of(record).items():
+        readers[name] = partial(_parse_whole_number, least, most)
+    numbers, problems = {}, {}
+    for name, text in raw_values.items():
         try:
-            values[name] = readers[name](str(text).strip())
+            numbers[name] = readers[name](str(text).strip())
         except KeyError:
             problems[name] = "there is no such field"
         except ValueError as error:
             problems[name] = str(error)
-    return values, problems
+    return numbers, problems
 
 
-def _whole(least: int, most: int, text: str) -> int:
+def _parse_whole_number(least: int, most: int, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9 or not least <= int(text) <= most:
         raise ValueError(f"write a whole number from {least} to {most}")
     return int(text)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
-from fleet.vocabulary.looks import Labelled
+from fleet.vocabulary.looks import LabelledEnum
 from fleet.vocabulary.verdicts import State
 
 
-def _like(state: State) -> str:
+def _tone_css(state: State) -> str:
     return f"--edge: var(--{state.slug}); --ground: var(--wash-{state.look.wash})"
 
 
 class Tone(StrEnum):
     """How a tag looks: custom properties for css/changes.css."""
 
-    GOOD = _like(State.HEALTHY)
-    BUSY = _like(State.WORKING)
-    BAD = _like(State.AT_RISK)
+    GOOD = _tone_css(State.HEALTHY)
+    BUSY = _tone_css(State.WORKING)
+    BAD = _tone_css(State.AT_RISK)
     DASHED = "--dash: dashed"
     QUIET = "--dash: dashed; --weight: 400; --word: var(--ink-2)"
 
 
-class Tag(Labelled):
+class TagEnum(LabelledEnum):
     """Words that are declared with a tone, and with a name in the UI where that is another: `OK = "ok", Tone.GOOD`."""
 
     tone: Tone

@@ -8,7 +8,7 @@ from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class InstanceWatch:
     """One instance. Times are seconds since the epoch."""
 
     #: The diagram of destination health: docs/destination-health.md.
@@ -16,10 +16,10 @@ class Watch:
     #: The gRPC address at which it was seen: another one is another destination.
     address: str = ""
     #: Why it says that it is degraded; None when it does not say so.
-    says: str | None = None
+    degraded_reason: str | None = None
     #: That it takes nobody new, why, and since when that was seen.
-    draining: DrainRequest | None = None
+    drain_request: DrainRequest | None = None
 
 
 #: Of an instance that was never polled.
-UNWATCHED = Watch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, 0.0)))
+INITIAL_WATCH = InstanceWatch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, 0.0)))

@@ -18,7 +18,7 @@ import numpy as np
 from fleet.monitoring import columns
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
 from fleet.vocabulary.verdicts import Recovery, State
 
 #: Looks that are not counted: the first after a change is one that finds out.
@@ -52,11 +52,11 @@ def open_incidents(fleet: Fleet, incidents: int) -> Any:
     reader: Any = fleet
     evaluator = Evaluator(reader, "bench")
     for _ in range(3):
-        evaluator.look("default", fleet.tick())
+        evaluator.evaluate_cluster("default", fleet.tick())
     # Longer than any rule wants it to hold, and than the first message waits.
     fleet.now += 120.0
     for _ in range(2):
-        evaluator.look("default", fleet.tick())
+        evaluator.evaluate_cluster("default", fleet.tick())
     assert Incident.objects.filter(state="firing").count() == incidents, "every proxy strands its agents"
     return evaluator
 
@@ -98,7 +98,7 @@ class Fleet:
         self._facts = {
             n: InstanceFacts(
                 id=f"p{n}", index=n, kind=InstanceKind.PROXY, name=f"proxy-{n}", address="127.0.0.1:1", ttl=10.0,
-                attempts=(Attempt(self.now, ok=n == proxies), Attempt(self.now, ok=n == proxies)),
+                attempts=(PollAttempt(self.now, ok=n == proxies), PollAttempt(self.now, ok=n == proxies)),
                 serving=ServingStatus.SERVING,
             )
             for n in range(proxies + 1)

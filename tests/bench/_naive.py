@@ -11,15 +11,15 @@ import numpy.typing as npt
 from redis import Redis
 
 from fleet.monitoring.classify import FleetFrame, classify_in
-from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
-from fleet.monitoring.state.record import Record
+from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
+from fleet.monitoring.state.record import ClusterRecord
 from fleet.vocabulary.verdicts import State
 
 #: Commands in one pipeline: more only grows the buffers.
 _PIPE = 1000
 
 
-def write(redis: Redis, record: Record) -> None:
+def write(redis: Redis, record: ClusterRecord) -> None:
     """Write the agents of a packed record as `naive:<id>`."""
     tunnels = _by_agent(record.tunnel_agents, record.tunnel_proxies, len(record.ids))
     for begin in range(0, len(record.ids), _PIPE):
@@ -62,7 +62,7 @@ def _evidence(identity: str, fields: dict[bytes, bytes]) -> AgentEvidence:
             auth=told["auth"],
             expires_at=told["expires_at"],
             ttl=told["ttl"],
-            mode=Mode(told["mode"]),
+            mode=ReconnectMode(told["mode"]),
             desired=told["desired"],
             claimed=len(told["tunnels"]),
         ),

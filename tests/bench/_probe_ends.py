@@ -22,7 +22,7 @@ import grpc.aio
 import uvloop
 from grpc_health.v1 import health_pb2
 
-from fleet.monitoring.sources.health import ask_health
+from fleet.monitoring.sources.health import check_health
 from fleet.processes import garbage
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import ServingStatus
@@ -73,14 +73,14 @@ async def _ours() -> None:
     kept = Connections()
 
     async def reused(address: str) -> None:
-        answer = await ask_health(kept.channel(address, "auth"), timeout=_TIMEOUT)
-        assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
+        answer = await check_health(kept.channel(address, "auth"), timeout=_TIMEOUT)
+        assert answer.serving_status is ServingStatus.SERVING, f"{address} answers {answer}"
 
     async def new(address: str) -> None:
         fresh = Connections()
-        answer = await ask_health(fresh.channel(address, "auth"), timeout=_TIMEOUT)
+        answer = await check_health(fresh.channel(address, "auth"), timeout=_TIMEOUT)
         await fresh.close()
-        assert answer.serving is ServingStatus.SERVING, f"{address} answers {answer}"
+        assert answer.serving_status is ServingStatus.SERVING, f"{address} answers {answer}"
 
     await _orders({"reused": reused, "new": new})
     await kept.close()

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.evidence import LISTS, PRESENCE, Feed, Mode
-from fleet.monitoring.state.codec import FeedState, blank
+from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness, ReconnectMode
+from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
+from fleet.monitoring.state.writer import RecordSeed, Writer
+from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
 
 AUTHS = 3
 PROXIES = 200
@@ -43,10 +43,10 @@ class Filled:
             CLUSTER,
             self.epoch,
             before=self.writer.feed(CLUSTER, PRESENCE),
-            after=FeedState(feed=Feed(now, now), epoch="bench", revision=self.revision, source=0),
+            after=FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, source=0),
             indices=chosen,
             rows=self.heartbeats[chosen],
-            ended=np.zeros(0, np.uint32),
+            ended_agents=np.zeros(0, np.uint32),
             ended_at=now,
         )
         assert won, "nobody else writes"
@@ -63,7 +63,7 @@ class Filled:
 
     def _feed(self, name: str, now: float) -> None:
         before = self.writer.feed(CLUSTER, name)
-        after = FeedState(feed=Feed(now, now), epoch="bench", revision=self.revision)
+        after = FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision)
         assert self.writer.write_feed(CLUSTER, self.epoch, name, before=before, after=after), (
             "nobody else writes"
         )
@@ -71,7 +71,7 @@ class Filled:
     def _instances(self, now: float) -> None:
         names = _names()
         answered = Poll(
-            attempts=(Attempt(now, ok=True),),
+            attempts=(PollAttempt(now, ok=True),),
             serving=ServingStatus.SERVING,
             serving_at=now,
             readyz=200,
@@ -81,7 +81,7 @@ class Filled:
             CLUSTER,
             self.epoch,
             resources={
-                index: Resource(
+                index: InstanceResource(
                     name=name,
                     address=f"10.0.{index // 250}.{index % 250}:3025",
                     diag_address=f"10.0.{index // 250}.{index % 250}:3000",
@@ -111,15 +111,15 @@ def _uuid(kind: int, number: int) -> str:
 def fill(writer: Writer, agents: int, now: float) -> Filled:
     """Write a fleet of `agents` on 200 proxies, with one or two tunnels each, all healthy."""
     draws = np.random.default_rng(agents)
-    epoch = writer.create(CLUSTER, Remembered())
-    writer.instances(CLUSTER, epoch, _names())
-    indices = writer.agents(CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)])
+    epoch = writer.create(CLUSTER, RecordSeed())
+    writer.intern_instances(CLUSTER, epoch, _names())
+    indices = writer.intern_agents(CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)])
     wanted = draws.integers(1, 3, agents)
-    heartbeats = blank(HEARTBEAT, agents)
+    heartbeats = blank_rows(HEARTBEAT, agents)
     heartbeats["policy_read_at"] = now - draws.uniform(0, 86_400, agents)
     heartbeats["ttl"] = heartbeats["ttl_seen"] = _TTL
     heartbeats["auth"] = draws.integers(0, AUTHS, agents)
-    heartbeats["mode"] = np.where(draws.random(agents) < 0.8, Mode.RECONNECT, Mode.PICK_FIRST)
+    heartbeats["mode"] = np.where(draws.random(agents) < 0.8, ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST)
     heartbeats["desired"] = heartbeats["claimed"] = wanted
     filled = Filled(writer, epoch, heartbeats)
     filled.beat(indices, now)
@@ -144,7 +144,7 @@ def _open_tunnels(
             filled.epoch,
             AUTHS + proxy,
             before=b"",
-            after=FeedState(feed=Feed(now, now), epoch="bench", revision=1),
+            after=FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=1),
             rows=rows,
         )
         assert won, "nobody else writes"

@@ -88,7 +88,7 @@ def _cpu(checkout: Path, *sizes: int) -> dict[str, float]:
 
 def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
     from fleet.alerts.facts import gather
-    from fleet.alerts.round import look
+    from fleet.alerts.round import evaluate
     from fleet.alerts.rules import DEFAULT_RULES
 
     fleet = _looks.Fleet(agents, incidents)
@@ -98,7 +98,7 @@ def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
     kept_moving = median_ms(repeats, lambda: evaluator.look("default", fleet.tick(moving=True)))
     open_ones = _loaded()
     facts = gather(fleet.table("default", fleet.now), fleet.now)
-    pure = median_ms(repeats, lambda: look(open_ones(), facts, DEFAULT_RULES, (), lambda key: None))
+    pure = median_ms(repeats, lambda: evaluate(open_ones(), facts, DEFAULT_RULES, (), lambda key: None))
     return {
         f"gather_{agents}_agents_ms": round(gathered, 2),
         f"look_{incidents}_open_ms": round(pure, 2),
@@ -110,5 +110,5 @@ def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
 def _loaded() -> Callable[[], dict[str, object]]:
     from fleet.alerts import store
 
-    values = {key: store.value_of(row) for key, row in store.load("default").items()}
+    values = {key: store.incident_of(row) for key, row in store.load_incidents("default").items()}
     return lambda: values  # type: ignore[return-value]

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from fleet.monitoring.classify import classify_columns, prepare
-from fleet.monitoring.events import Delta
+from fleet.monitoring.classify import classify_columns, prepare_frame
+from fleet.monitoring.events import StateDelta
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.publish import Layer, publish
+from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.record import load
 from fleet.monitoring.state.roster import Rosters
@@ -139,7 +139,7 @@ class _Bench:
             },
         }
 
-    async def _after(self, layer: Layer, *, changed: bool) -> dict[str, float]:
+    async def _after(self, layer: ChannelLayer, *, changed: bool) -> dict[str, float]:
         """A round after new answers of everybody, in which 1 % of the agents expired or came back, or nobody did."""
         now = time.time()
         if changed:
@@ -148,29 +148,29 @@ class _Bench:
         self._filled.refresh(now)
         return await self._one(layer, moved=len(self._chosen) if changed else 0)
 
-    async def _one(self, layer: Layer, *, moved: int) -> dict[str, float]:
+    async def _one(self, layer: ChannelLayer, *, moved: int) -> dict[str, float]:
         """Milliseconds of each step of one round, in which `moved` agents get another state. Raises BenchError."""
         self._round += 1
         done = conclude(
             self._writer, CLUSTER, self._round, now=time.time(), timing=_TIMING, clock=time.perf_counter
         )
         assert done is not None, "nobody else concludes"
-        changed = sum(len(event.changes) for event in done.events if isinstance(event, Delta))
+        changed = sum(len(event.changes) for event in done.events if isinstance(event, StateDelta))
         if changed != moved:
             raise BenchError(f"{changed} agents changed in a round where {moved} should have")
         began = time.perf_counter()
         await publish(layer, CLUSTER, done.events)
         return {
-            **{step: seconds * 1000 for step, seconds in done.took.items()},
+            **{step: seconds * 1000 for step, seconds in done.step_seconds.items()},
             "publish": (time.perf_counter() - began) * 1000,
         }
 
     def _settle(self) -> float:
         """Milliseconds until the database has got everything rounds owe to it."""
-        from fleet.monitoring.history.store import settle
+        from fleet.monitoring.history.store import flush_outbox
 
         began = time.perf_counter()
-        while settle(self._writer, CLUSTER):
+        while flush_outbox(self._writer, CLUSTER):
             pass
         return (time.perf_counter() - began) * 1000
 
@@ -193,14 +193,14 @@ class _Bench:
         now = time.time()
         self._filled.refresh(now)
         record = self._writer.load(CLUSTER)
-        frame = prepare(record.fleet(now, _TIMING), now)
+        frame = prepare_frame(record.evidence(now, _TIMING), now)
 
         rosters = Rosters(self._redis)
 
         def packed() -> object:
             seen = load(self._redis, rosters, self._filled.keys)  # nothing kept from the time before
             columns = (seen.heartbeats, seen.memory, seen.tunnel_agents, seen.tunnel_proxies)
-            return classify_columns(*columns, prepare(seen.fleet(now, _TIMING), now), now)
+            return classify_columns(*columns, prepare_frame(seen.evidence(now, _TIMING), now), now)
 
         before = self._used()
         _naive.write(self._redis, record)

@@ -19,10 +19,10 @@ from pathlib import Path
 from fleet.cli.local.simulate import simulate
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.pollers.plan import plan
-from fleet.monitoring.pollers.worker import Polling, Worker
+from fleet.monitoring.pollers.plan import plan_shards
+from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.processes import children, valkey
 from fleet.vocabulary.verdicts import State
 from tests.bench.measure import BenchError, Figure, Outcome
@@ -92,8 +92,8 @@ class _Bench:
 
     def __init__(self, redis_url: str, auths: Sequence[str]) -> None:
         self._writer = Writer(connect(redis_url), "bench")
-        self._writer.create(_CLUSTER, Remembered())
-        self._worker = Worker(self._writer, Polling(_TIMING, _DEADLINE))
+        self._writer.create(_CLUSTER, RecordSeed())
+        self._worker = Worker(self._writer, PollingSettings(_TIMING, _DEADLINE))
         self._auths = auths
         self._number = 0
 
@@ -104,8 +104,8 @@ class _Bench:
     def _round(self) -> _Round:
         self._number += 1
         began, cpu = time.perf_counter(), time.process_time()
-        for shard in plan(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
-            place = self._worker.place(_CLUSTER, self._writer.epoch(_CLUSTER))
+        for shard in plan_shards(self._writer.load_instances(_CLUSTER), _SHARD, time.time()):
+            place = self._worker.open_record(_CLUSTER, self._writer.epoch(_CLUSTER))
             bootstrap = self._auths if shard.lists else None
             self._worker.poll_shard(place, self._number, shard.instances, bootstrap)
         polled = time.perf_counter()

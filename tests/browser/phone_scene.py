@@ -25,8 +25,8 @@ from dashboards.changes import campaign_plans  # noqa: E402
 from dashboards.shared import record_reader  # noqa: E402
 from fleet.alerts import incident_actions  # noqa: E402
 from fleet.alerts.notifications import Links, payload  # noqa: E402
-from fleet.alerts.store import value_of  # noqa: E402
-from fleet.audit import CONSOLE, By  # noqa: E402
+from fleet.alerts.store import incident_of  # noqa: E402
+from fleet.audit import CONSOLE_ACTOR, RequestActor  # noqa: E402
 from fleet.changes.networking import revisions  # noqa: E402
 from fleet.changes.policies import desired, planning  # noqa: E402
 from fleet.models.alerting import (  # noqa: E402
@@ -43,16 +43,16 @@ from fleet.models.drains import Drain  # noqa: E402
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
 from fleet.models.tokens import ApiToken  # noqa: E402
 from fleet.models.transitions import Transition  # noqa: E402
-from fleet.monitoring.agent_report import AgentReport, Answer, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
 from fleet.monitoring.state.connect import connect  # noqa: E402
-from fleet.monitoring.state.policy_book import open_book  # noqa: E402
+from fleet.monitoring.state.policy_book import open_policy_report_store  # noqa: E402
 from fleet.monitoring.state.writer import Writer  # noqa: E402
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, with_defaults  # noqa: E402
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE  # noqa: E402
-from fleet.vocabulary.campaigns import AgentState  # noqa: E402
+from fleet.vocabulary.campaigns import CampaignAgentState  # noqa: E402
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeState  # noqa: E402
-from fleet.vocabulary.incidents import Notice, NoticeKind  # noqa: E402
-from fleet.vocabulary.rollouts import StepState  # noqa: E402
+from fleet.vocabulary.incidents import Notification, NotificationKind  # noqa: E402
+from fleet.vocabulary.rollouts import RolloutStepState  # noqa: E402
 from fleet.vocabulary.verdicts import State  # noqa: E402
 from tests.fakes.policy_nodes import PolicyNodes  # noqa: E402
 from tests.fakes.record import fill  # noqa: E402
@@ -72,7 +72,7 @@ def main() -> None:
     """Write the record and the rows, and print the ids."""
     cluster, now = ensure_default_cluster(), time.time()
     _record(now)
-    by = By(Actor(ActorKind.PERSON, f"night_shift{SUFFIX}", User.objects.get(username=USERNAME).pk))
+    by = RequestActor(Actor(ActorKind.PERSON, f"night_shift{SUFFIX}", User.objects.get(username=USERNAME).pk))
     ids = _incidents(cluster, now) | _alerting(cluster, now) | _changes(by)
     _people(cluster)
     sys.stdout.write(json.dumps(ids))
@@ -100,12 +100,12 @@ def _record(now: float) -> None:
         tunnels=tuple(ReportedTunnel(proxy_id=proxy, open_for_ms=9_000, advised=True) for proxy in proxies),
         services=tuple(f"{kind}{SUFFIX}" for kind in ("application", "database", "desktop")),
     )
-    writer.write_answers("default", epoch, {0: Answer(now, AUTHS, report)})
+    writer.write_agent_responses("default", epoch, {0: AgentReportResponse(now, AUTHS, report)})
     nodes = PolicyNodes(
         *(Node(f"auth-{number + 1}") for number in range(AUTHS)),
         *(Node(f"proxy-{number + 1}", "proxy", why_not=f"flags{SUFFIX}") for number in range(PROXIES)),
     )
-    open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX).write("default", nodes.observed())
+    open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX).write("default", nodes.observed())
 
 
 def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
@@ -143,8 +143,8 @@ def _incidents(cluster: Cluster, now: float) -> dict[str, int]:
         new="17.2.0-dev+20260101",
         at=now - 600,
     )
-    incident_actions.silence(
-        f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600, CONSOLE
+    incident_actions.create_silence(
+        f"cause=proxy*{SUFFIX}", REASON, f"night_shift{SUFFIX}", now - 3000, now + 600, CONSOLE_ACTOR
     )
     return {"incident": row.pk}
 
@@ -164,7 +164,7 @@ def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
         route.escalate_to.add(hook)
     row = Incident.objects.get(state="firing")
     message = payload(
-        Notice(NoticeKind.FIRING, value_of(row), now - 200, 1),
+        Notification(NotificationKind.FIRING, incident_of(row), now - 200, 1),
         Links("https://console.example.com", "", row.pk),
     )
     for number, state in enumerate(
@@ -184,24 +184,24 @@ def _alerting(cluster: Cluster, now: float) -> dict[str, int]:
     return {"channel": hook.pk, "route": route.pk, "rule": rule.pk}
 
 
-def _changes(by: By) -> dict[str, int]:
+def _changes(by: RequestActor) -> dict[str, int]:
     """Plans of every kind, a campaign that runs and a rollout that has ended."""
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
-    revisions.remember("default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
+    revisions.record_revision("default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
-    planned = revisions.plan("default", "r1", desired_config, by, moment, record_reader.record())
-    running = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
+    planned = revisions.plan_change("default", "r1", desired_config, by, moment, record_reader.record())
+    running = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
-        row.state = (AgentState.OK, AgentState.FAILED, AgentState.SKIPPED)[number % 3].value
-        row.reason = "" if row.state == AgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
+        row.state = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[number % 3].value
+        row.reason = "" if row.state == CampaignAgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
         row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", seconds_from_now(-30), seconds_from_now(-9)
         row.save()
-    campaign = campaign_plans.plan("default", {"q": "agent"}, {}, by, moment)
+    campaign = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)
     rollout = _rollout("auth", {AUTH_TTL_VARIABLE: "30s"}, by, moment)
     ended = _rollout("proxy", {PROXY_TTL_VARIABLE: "30s"}, by, moment)
     for step in ended.rollout_steps.all():
-        step.state, step.detail = StepState.FAILED.value, f"{step.name} did not come back within 120 s"
+        step.state, step.detail = RolloutStepState.FAILED.value, f"{step.name} did not come back within 120 s"
         step.save()
     for change, state in ((running, ChangeState.PAUSED), (ended, ChangeState.FAILED)):
         change.state, change.reason, change.detail = state.value, REASON, f"paused by night_shift{SUFFIX}"
@@ -216,16 +216,16 @@ def _changes(by: By) -> dict[str, int]:
     }
 
 
-def _rollout(role: str, values: dict[str, str], by: By, moment: datetime) -> Change:
+def _rollout(role: str, values: dict[str, str], by: RequestActor, moment: datetime) -> Change:
     """Plan other values of all instances of a role."""
-    return planning.plan(
+    return planning.plan_change(
         "default",
         {role: values},
         record_reader.record(),
         revision=desired.revision_of({}),
-        terms={},
-        roll_out=True,
-        by=by,
+        rollout_settings={},
+        should_roll_out=True,
+        actor=by,
         now=moment,
     )
 

@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 from websockets.asyncio.client import ClientConnection, connect
 
 from dashboards.live.hub import delta_text
-from fleet.monitoring.events import Delta
+from fleet.monitoring.events import StateDelta
 from fleet.monitoring.publish import message_of
 from fleet.vocabulary.verdicts import State
 from tests.browser.conftest import Visiting
@@ -318,11 +318,11 @@ async def _frames(socket: ClientConnection, seq: int) -> list[tuple[str, Any]]:
     return frames
 
 
-async def _round(fleet: LiveFleet, states: dict[int, State]) -> Delta:
+async def _round(fleet: LiveFleet, states: dict[int, State]) -> StateDelta:
     """Conclude a round in which these agents have these states, and publish its delta."""
     events = await fleet.conclude(states)
     await fleet.publish(events)
-    return next(event for event in events if isinstance(event, Delta))
+    return next(event for event in events if isinstance(event, StateDelta))
 
 
 async def test_state_vector_law(visiting: Visiting) -> None:

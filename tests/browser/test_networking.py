@@ -24,7 +24,7 @@ def _remember(cluster: str, revision: str, web_idle_timeout: float) -> None:
         )
     )
     resource = NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, revision)
-    revisions.remember(cluster, resource, datetime.now(UTC))
+    revisions.record_revision(cluster, resource, datetime.now(UTC))
 
 
 async def test_second_of_two_rebases_and_plans(visiting: Visiting) -> None:

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from fleet.monitoring.state.policy_book import open_book
+from fleet.monitoring.state.policy_book import open_policy_report_store
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE
@@ -44,7 +44,7 @@ async def visit(visiting: Visiting) -> AsyncIterator[Visit]:
     visit = await visiting(color_scheme="light")
     # What is refused is a 400 with the page in it; a browser mentions that.
     visit.expected.append("status of 400")
-    book = open_book(visit.console.server.url, PREFIX)
+    book = open_policy_report_store(visit.console.server.url, PREFIX)
     with rollout_worker.running(visit.console, visit.cluster):
         await eventually(lambda: len(book.read(visit.cluster)) == 5)
         yield visit

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Page
 
-from fleet.monitoring.publish import Layer
+from fleet.monitoring.publish import ChannelLayer
 from fleet.vocabulary.verdicts import State
 from tests.fakes.live_fleet import LiveFleet
 from tests.fakes.record import fill
@@ -160,7 +160,7 @@ class Visitor:
     chromium: Browser
     console: Console
     sessions: Sessions
-    layer: Layer
+    layer: ChannelLayer
 
     async def begin(
         self,

@@ -12,7 +12,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboards.shared import record_reader
-from fleet.models.access import ClusterLimit, give_role
+from fleet.models.access import ClusterLimit, set_role
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import open_reader
@@ -37,7 +37,7 @@ def person(db: None) -> MakeUser:
 
     def make(role: str) -> User:
         user = User.objects.create_user(role.replace(" ", "-") or "nobody", password="correct horse")
-        give_role(user, role)
+        set_role(user, role)
         return user
 
     return make
@@ -90,7 +90,7 @@ def limited(db: None) -> MakeUser:
     def make(role: str) -> User:
         Cluster.objects.get_or_create(id="other", defaults={"name": "Other"})
         user = User.objects.create_user(f"limited-{role.replace(' ', '-')}", password="correct horse")
-        give_role(user, role)
+        set_role(user, role)
         ClusterLimit.objects.create(user=user, cluster="other")
         return user
 

@@ -12,7 +12,7 @@ from dashboards.api_v1 import api
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.clusters import Cluster
 from fleet.models.tokens import create_token
-from fleet.monitoring.agent_report import Answer, parse
+from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
@@ -125,11 +125,11 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
 
 def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
     """What it said of itself, with the names of the proxies it spoke of."""
-    report = parse(
+    report = parse_agent_report(
         '{"agent_id": "id-2", "version": "9", "tracker": {"claimed": ["proxy-id-1"]},'
         ' "auth_reconnect": {"first_wait_ms": 250, "every_ms": 3600000}}'
     )
-    fake_reader.answer = Answer(1_700_000_000.0, 2, report)
+    fake_reader.answer = AgentReportResponse(1_700_000_000.0, 2, report)
     said = _get(client, "agents/id-2", bearer)["said"]
     assert said["asked_at"] == "2023-11-14T22:13:20Z"
     assert said["through"] == {"id": "proxy-id-1", "name": "proxy-1"}

@@ -20,7 +20,7 @@ def _silent(request: HttpRequest) -> HttpResponse:
 
 def test_our_routes_all_declare() -> None:
     """Nothing to refuse."""
-    assert checks.every_route_says_who_may_use_it(None) == []
+    assert checks.check_route_access(None) == []
 
 
 def test_routes_undeclared_view_is_seen(settings: Settings) -> None:
@@ -42,40 +42,40 @@ def test_single_sign_on_half_set(settings: Settings) -> None:
     """Each hole has its own id, and a hint."""
     settings.REFLOAT_OIDC_ISSUER = "http://idp.example.com"
     settings.REFLOAT_OIDC_CLIENT_ID = ""
-    assert _ids(checks.single_sign_on_is_whole(None)) == {
+    assert _ids(checks.check_single_sign_on(None)) == {
         "dashboards.E003",
         "dashboards.W001",
         "dashboards.W002",
     }
     settings.REFLOAT_OIDC_ROLES = (("owner", "staff"),)
-    found = checks.single_sign_on_is_whole(None)
+    found = checks.check_single_sign_on(None)
     assert "dashboards.E002" in _ids(found)
     assert all(message.hint for message in found)
 
 
 def test_single_sign_on_whole_or_off(settings: Settings) -> None:
     """Nothing to say of a whole one, nor when it is off."""
-    assert checks.single_sign_on_is_whole(None) == []
+    assert checks.check_single_sign_on(None) == []
     settings.REFLOAT_OIDC_ISSUER = "https://idp.example.com"
     settings.REFLOAT_OIDC_CLIENT_ID = "refloat"
     settings.REFLOAT_OIDC_ROLES = (("viewer", "staff"),)
-    assert checks.single_sign_on_is_whole(None) == []
+    assert checks.check_single_sign_on(None) == []
 
 
 def test_open_to_others(settings: Settings) -> None:
     """Hosts beyond this machine want https, and never debug pages."""
-    assert checks.others_come_over_https(None) == []
+    assert checks.check_remote_access(None) == []
     settings.ALLOWED_HOSTS = ["console.example.com"]
     settings.DEBUG = True
-    assert _ids(checks.others_come_over_https(None)) == {"dashboards.W003", "dashboards.E004"}
+    assert _ids(checks.check_remote_access(None)) == {"dashboards.W003", "dashboards.E004"}
     settings.REFLOAT_HTTPS, settings.REFLOAT_TRUSTED_PROXIES = True, 1
     settings.DEBUG = False
-    assert checks.others_come_over_https(None) == []
+    assert checks.check_remote_access(None) == []
 
 
 def test_https_without_a_trusted_proxy(settings: Settings) -> None:
     """Somebody else ends TLS, so the address of whoever connects is that of a proxy."""
     settings.REFLOAT_HTTPS, settings.REFLOAT_TRUSTED_PROXIES = True, 0
-    assert _ids(checks.others_come_over_https(None)) == {"dashboards.W004"}
+    assert _ids(checks.check_remote_access(None)) == {"dashboards.W004"}
     settings.REFLOAT_TRUSTED_PROXIES = 1
-    assert checks.others_come_over_https(None) == []
+    assert checks.check_remote_access(None) == []

@@ -9,13 +9,13 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
-from fleet.changes.policies.matrix import CellState
+from fleet.changes.policies.matrix import PolicyCellState
 from fleet.vocabulary.actions import AuditOutcome
-from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.campaigns import CampaignAgentState
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.rollouts import RolloutStepState
 from fleet.vocabulary.tags import Tone
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
@@ -79,7 +79,7 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
     for tone in Tone:
         words = {
             word.value
-            for word in (*AgentState, *ChangeState, *StepState, *AuditOutcome, *CellState)
+            for word in (*CampaignAgentState, *ChangeState, *RolloutStepState, *AuditOutcome, *PolicyCellState)
             if word.tone is tone
         }
         rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)

@@ -18,7 +18,7 @@ from dashboards.shared import record_reader
 from fleet.models.access import ClusterLimit
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.transitions import Transition
-from fleet.monitoring.agent_report import Answer, parse
+from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
@@ -157,15 +157,15 @@ def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
     index = record.agent_ids("default")[0].index("agent-3-id")
     proxy = next(facts for facts in record.load_instances("default").values() if facts.name == "proxy-1")
     assert "It was not asked lately." in viewer.get("/agents/agent-3-id/").content.decode()
-    record.write_answers(
-        "default", epoch, {index: Answer(time.time(), proxy.index, None, "unavailable: gone")}
+    record.write_agent_responses(
+        "default", epoch, {index: AgentReportResponse(time.time(), proxy.index, None, "unavailable: gone")}
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "it did not answer: unavailable: gone" in page
-    report = parse(
+    report = parse_agent_report(
         f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed": ["{proxy.id}"]}}}}'
     )
-    record.write_answers("default", epoch, {index: Answer(time.time(), proxy.index, report)})
+    record.write_agent_responses("default", epoch, {index: AgentReportResponse(time.time(), proxy.index, report)})
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "it exposes web" in page
     assert '<th scope="row">proxy-1</th>' in page.partition("said-title")[2]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fleet.alerts.facts import Affected, Facts, Sick, blind
-from fleet.alerts.round import Past, look
+from fleet.alerts.facts import AffectedGroup, Facts, SickInstance, blind_facts
+from fleet.alerts.round import PreviousIncident, evaluate
 from fleet.alerts.rules import DEFAULT_RULES, Rule
 from fleet.alerts.silences import Silence
-from fleet.alerts.unchanged_looks import Calm, calm_after
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notice
+from fleet.alerts.unchanged_looks import SteadyState, steady_state_after
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notification
 
 PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
 AUTH = Cause(CauseKind.AUTH, "auth-id-1", "auth-1")
@@ -21,22 +21,22 @@ AGENTS = 10_000
 
 def sound(now: float = 0.0) -> Facts:
     """Ten thousand agents, all well."""
-    return Facts("default", now, now, fresh=True, agents=AGENTS)
+    return Facts("default", now, now, fresh=True, agent_count=AGENTS)
 
 
 def stranded(count: int, cause: Cause = PROXY, **labelled: int) -> Facts:
     """So many agents stranded by a cause that is sick itself, if it is an instance."""
-    group = Affected(
-        cause, stranded=count, labelled=labelled, names=tuple(f"agent-{n}" for n in range(min(count, 10)))
+    group = AffectedGroup(
+        cause, stranded_count=count, stranded_by_label=labelled, names=tuple(f"agent-{n}" for n in range(min(count, 10)))
     )
     instance = cause.kind in (CauseKind.PROXY, CauseKind.AUTH)
-    sick = (Sick(cause, f"{cause.name} does not answer.", count),) if instance else ()
-    return replace(sound(), groups=(group,), sick=sick, stranded=count, lost_lately=count)
+    sick = (SickInstance(cause, f"{cause.name} does not answer.", count),) if instance else ()
+    return replace(sound(), groups=(group,), sick=sick, stranded_count=count, recently_lost_count=count)
 
 
 def sightless() -> Facts:
     """Polling has stopped."""
-    return blind("default", 0.0, None, "Polling has stopped: the newest round is 47 s old.")
+    return blind_facts("default", 0.0, None, "Polling has stopped: the newest round is 47 s old.")
 
 
 @dataclass
@@ -49,13 +49,13 @@ class Watch:
     #: Seconds between two rounds.
     interval: float = 5.0
     incidents: dict[str, Incident] = field(default_factory=dict)
-    past: dict[str, Past] = field(default_factory=dict)
+    past: dict[str, PreviousIncident] = field(default_factory=dict)
     #: (seconds since the watch began, message).
-    notices: list[tuple[float, Notice]] = field(default_factory=list)
+    notices: list[tuple[float, Notification]] = field(default_factory=list)
     #: Every incident that ever fired, as it was last.
     fired: dict[str, Incident] = field(default_factory=dict)
     #: The newest look that changed nothing, and how many looks it made needless.
-    calm: Calm | None = None
+    calm: SteadyState | None = None
     needless: int = 0
     _left: dict[str, Incident] = field(default_factory=dict)
 
@@ -68,25 +68,25 @@ class Watch:
             self.now += step
             as_of = self.now - self.now % self.interval
             seen = replace(facts, now=self.now, as_of=as_of if facts.fresh else None)
-            outcome = look(self.incidents, seen, self.rules, self.quiet, self.past.get)
-            calm = calm_after(outcome, seen, self.rules, self.quiet, None)
+            outcome = evaluate(self.incidents, seen, self.rules, self.quiet, self.past.get)
+            calm = steady_state_after(outcome, seen, self.rules, self.quiet, None)
             if self.incidents != self._left:
                 # A test changed one, as people do who acknowledge it.
                 self.calm = None
-            if self.calm is not None and self.calm.holds(seen, self.rules, self.quiet, None):
+            if self.calm is not None and self.calm.applies_to(seen, self.rules, self.quiet, None):
                 # The law of `fleet.alerts.unchanged_looks`: a look that is left out would have changed nothing.
-                assert calm is not None, (outcome.changed, outcome.dropped, outcome.notices)
+                assert calm is not None, (outcome.changed_incidents, outcome.dropped_incidents, outcome.notifications)
                 self.needless += 1
             else:
                 self.calm = calm
             self.incidents = outcome.incidents
             self._left = {**outcome.incidents}
-            for one in outcome.changed:
+            for one in outcome.changed_incidents:
                 if one.fired_at is not None:
                     self.fired[one.id] = one
                 if one.state is IncidentState.RESOLVED:
-                    self.past[one.key] = Past(one.generation, one.flips)
-            self.notices += [(self.now - self.began, notice) for notice in outcome.notices]
+                    self.past[one.key] = PreviousIncident(one.generation, one.flips)
+            self.notices += [(self.now - self.began, notice) for notice in outcome.notifications]
 
     @property
     def kinds(self) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.evidence import LISTS, PRESENCE, Feed
-from fleet.monitoring.state.codec import FeedState, blank
-from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
+from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
+from fleet.monitoring.state.codec import FeedState, blank_rows
+from fleet.monitoring.state.writer import RecordSeed, Writer
+from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
 
 TTL = 600.0
 
@@ -29,11 +29,11 @@ class Polled:
 
     def begin(self) -> None:
         """Make the record, with its instances."""
-        self.epoch = self.writer.create(self.cluster, Remembered())
+        self.epoch = self.writer.create(self.cluster, RecordSeed())
         self._polls = {}
         named = [(f"auth-{n}-id", "auth", f"auth-{n}") for n in range(self.auths)]
         named += [(f"proxy-{n}-id", "proxy", f"proxy-{n}") for n in range(self.proxies)]
-        self.writer.instances(self.cluster, self.epoch, named)
+        self.writer.intern_instances(self.cluster, self.epoch, named)
 
     def see(
         self,
@@ -52,7 +52,7 @@ class Polled:
         for index in range(self.auths + self.proxies):
             before = self._polls.get(index, Poll())
             ok = index - self.auths not in silent
-            attempts = (Attempt(now, ok=ok, error="" if ok else "deadline"), *before.attempts)[:2]
+            attempts = (PollAttempt(now, ok=ok, error="" if ok else "deadline"), *before.attempts)[:2]
             self._polls[index] = (
                 Poll(
                     attempts=attempts,
@@ -65,14 +65,14 @@ class Polled:
                 else replace(before, attempts=attempts)
             )
         resources = {
-            index: Resource(f"i-{index}", "127.0.0.1:1", ttl=TTL, expires_at=now + TTL)
+            index: InstanceResource(f"i-{index}", "127.0.0.1:1", ttl=TTL, expires_at=now + TTL)
             for index in self._polls
         }
         writer.write_instances(cluster, epoch, resources=resources, polls=self._polls, probed_at=now)
-        answered = FeedState(feed=Feed(now, now), epoch="feed", revision=int(now))
+        answered = FeedState(freshness=FeedFreshness(now, now), epoch="feed", revision=int(now))
         assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=answered)
-        indices = writer.agents(cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)])
-        rows = blank(HEARTBEAT, agents)
+        indices = writer.intern_agents(cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)])
+        rows = blank_rows(HEARTBEAT, agents)
         rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = now + TTL, TTL, 0, 1
         rows["claimed"] = claimed
         assert writer.write_heartbeats(
@@ -81,7 +81,7 @@ class Polled:
             after=answered,
             indices=indices,
             rows=rows,
-            ended=np.zeros(0, np.uint32),
+            ended_agents=np.zeros(0, np.uint32),
             ended_at=now,
         )
         for number, members in enumerate(tunnels):

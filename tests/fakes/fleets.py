@@ -17,8 +17,8 @@ from fleet.monitoring.columns import (
     empty_heartbeats,
     empty_memory,
 )
-from fleet.monitoring.evidence import Feed, FleetEvidence, Timing
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, Timing
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0, keepalive=30.0)
@@ -63,7 +63,7 @@ def random_fleet(seed: int, agents: int, auths: int, proxies: int, calm: float) 
         tunnels={i: _feed(rng, calm) for i in indices if rng.random() < max(calm, 0.8)},
         blind=bool(rng.random() < 0.02),
         timing=TIMING,
-        degraded=frozenset(i for i in indices if rng.random() < 0.05),
+        degraded_instances=frozenset(i for i in indices if rng.random() < 0.05),
     )
     tunnel_agents, tunnel_proxies = _tunnels(rng, agents, known)
     return RandomFleet(
@@ -75,11 +75,11 @@ def _age(rng: np.random.Generator) -> float:
     return float(rng.choice(AGES))
 
 
-def _feed(rng: np.random.Generator, calm: float) -> Feed:
+def _feed(rng: np.random.Generator, calm: float) -> FeedFreshness:
     if rng.random() < calm:
-        return Feed(NOW - 0.5, NOW - 0.5)
+        return FeedFreshness(NOW - 0.5, NOW - 0.5)
     times = [None if rng.random() < 0.2 else NOW - _age(rng) for _ in range(2)]
-    return Feed(*times)
+    return FeedFreshness(*times)
 
 
 def _instance(
@@ -94,7 +94,7 @@ def _instance(
         "ttl": None if rng.random() < 0.1 else 10.0,
         "expires_at": NOW + 7,
         "listed_at": None if rng.random() < 0.5 else NOW - 0.5,
-        "attempts": (Attempt(NOW - 0.5, True), Attempt(NOW - 1.5, True)),
+        "attempts": (PollAttempt(NOW - 0.5, True), PollAttempt(NOW - 1.5, True)),
         "serving": ServingStatus.SERVING,
         "serving_at": NOW - 0.5,
         "readyz": 200,
@@ -110,7 +110,7 @@ def _instance(
 
 def _fault(rng: np.random.Generator, fault: str) -> dict[str, Any]:
     since = None if rng.random() < 0.3 else NOW - _age(rng)
-    failed = Attempt(NOW - 0.5, False, "timeout")
+    failed = PollAttempt(NOW - 0.5, False, "timeout")
     if fault == "unhealthy":
         return {
             "serving": ServingStatus.NOT_SERVING,
@@ -118,7 +118,7 @@ def _fault(rng: np.random.Generator, fault: str) -> dict[str, Any]:
             "expires_at": NOW + float(rng.choice([-1, 5])),
         }
     if fault == "silent":
-        return {"attempts": (failed, Attempt(NOW - 1.5, False)), "sick_since": since}
+        return {"attempts": (failed, PollAttempt(NOW - 1.5, False)), "sick_since": since}
     if fault == "expired":
         return {"expires_at": NOW - abs(_age(rng)), "sick_since": since}
     if fault == "gone":
@@ -126,11 +126,11 @@ def _fault(rng: np.random.Generator, fault: str) -> dict[str, Any]:
     if fault == "unpolled":
         return {"attempts": (), "serving": None, "serving_at": None, "readyz": None, "readyz_at": None}
     if fault == "once":
-        return {"attempts": (failed, Attempt(NOW - 1.5, True))}
+        return {"attempts": (failed, PollAttempt(NOW - 1.5, True))}
     if fault == "mixed":
         return {
             "attempts": tuple(
-                Attempt(NOW - _age(rng), bool(rng.random() < 0.5)) for _ in range(rng.integers(0, 3))
+                PollAttempt(NOW - _age(rng), bool(rng.random() < 0.5)) for _ in range(rng.integers(0, 3))
             ),
             "readyz": int(rng.choice([200, 400, 503])),
             "readyz_at": NOW - _age(rng),

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.monitoring.classify import changed, count_states
+from fleet.monitoring.classify import find_changed_agents, count_states
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.events import Delta, Event
-from fleet.monitoring.evidence import Feed, Timing
+from fleet.monitoring.events import StateDelta, Event
+from fleet.monitoring.evidence import FeedFreshness, Timing
 from fleet.monitoring.pollers.conclude import judge
-from fleet.monitoring.publish import Layer, publish
-from fleet.monitoring.state.codec import FeedState, blank
-from fleet.monitoring.state.writer import Remembered, Writer
-from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
+from fleet.monitoring.publish import ChannelLayer, publish
+from fleet.monitoring.state.codec import FeedState, blank_rows
+from fleet.monitoring.state.writer import RecordSeed, Writer
+from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.
@@ -34,7 +34,7 @@ class LiveFleet:
     """One cluster. Agents stand in blocks: `each` of them with their only tunnel to each proxy."""
 
     def __init__(
-        self, writer: Writer, layer: Layer, cluster: str, *, proxies: int = 4, each: int = 50
+        self, writer: Writer, layer: ChannelLayer, cluster: str, *, proxies: int = 4, each: int = 50
     ) -> None:
         self.cluster = cluster
         self.proxies = proxies
@@ -121,10 +121,10 @@ class LiveFleet:
         self._writer.redis.delete(keys.epoch, *keys.record)
 
     def _begin(self) -> None:
-        self.epoch = self._writer.create(self.cluster, Remembered())
+        self.epoch = self._writer.create(self.cluster, RecordSeed())
         instances = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}") for n in range(AUTHS)]
         instances += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}") for n in range(self.proxies)]
-        self._writer.instances(self.cluster, self.epoch, instances)
+        self._writer.intern_instances(self.cluster, self.epoch, instances)
         numbers = range(-AUTHS, self.proxies)
         self._write_resources(numbers, time.time() + TTL)
         self._write_polls(numbers, ok=True)
@@ -136,7 +136,7 @@ class LiveFleet:
         for number in numbers:
             name = f"proxy-{number + 1}" if number >= 0 else f"auth-{number + AUTHS + 1}"
             address = f"127.0.0.1:{9000 + AUTHS + number}"
-            resources[AUTHS + number] = Resource(name=name, address=address, ttl=TTL, expires_at=expires_at)
+            resources[AUTHS + number] = InstanceResource(name=name, address=address, ttl=TTL, expires_at=expires_at)
         self._writer.write_instances(self.cluster, self.epoch, resources=resources)
         self._write_feed("lists")
 
@@ -144,7 +144,7 @@ class LiveFleet:
         now = time.time()
         error = "" if ok else "deadline exceeded"
         poll = Poll(
-            attempts=(Attempt(now - 0.1, ok, error), Attempt(now - 1.1, ok, error)),
+            attempts=(PollAttempt(now - 0.1, ok, error), PollAttempt(now - 1.1, ok, error)),
             serving=ServingStatus.SERVING,
             serving_at=now - 2,
             readyz=200,
@@ -156,20 +156,20 @@ class LiveFleet:
     def _write_agents(self) -> None:
         now = time.time()
         names = [(f"agent-{n + 1}-id", f"agent-{n + 1}") for n in range(len(self.homes))]
-        agents = self._writer.agents(self.cluster, self.epoch, names)
-        rows = blank(HEARTBEAT, len(agents))
+        agents = self._writer.intern_agents(self.cluster, self.epoch, names)
+        rows = blank_rows(HEARTBEAT, len(agents))
         rows["expires_at"], rows["ttl"], rows["ttl_seen"], rows["auth"] = now + TTL, TTL, TTL, 0
         rows["desired"] = rows["claimed"] = 1
         assert self._writer.write_heartbeats(
             self.cluster,
             self.epoch,
             before=self._writer.feed(self.cluster, "presence"),
-            after=FeedState(feed=Feed(now, now), epoch="agents", revision=len(agents), source=0),
+            after=FeedState(freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), source=0),
             indices=agents,
             rows=rows,
-            ended=np.zeros(0, np.uint32),
+            ended_agents=np.zeros(0, np.uint32),
             ended_at=now,
-            tracked=np.full(len(agents), self.proxies, np.uint8),
+            tracked_counts=np.full(len(agents), self.proxies, np.uint8),
         )
         homes = np.array(self.homes)
         for number in range(self.proxies):
@@ -182,14 +182,14 @@ class LiveFleet:
                 self.epoch,
                 AUTHS + number,
                 before=self._writer.feed(self.cluster, name),
-                after=FeedState(feed=Feed(now, now), epoch="tunnels", revision=len(mine)),
+                after=FeedState(freshness=FeedFreshness(now, now), epoch="tunnels", revision=len(mine)),
                 rows=tunnels,
             )
 
     def _write_feed(self, name: str) -> None:
         now = time.time()
         before = self._writer.feed(self.cluster, name)
-        after = FeedState(feed=Feed(now, now))
+        after = FeedState(freshness=FeedFreshness(now, now))
         assert self._writer.write_feed(self.cluster, self.epoch, name, before=before, after=after)
 
     def _conclude(self, age: float = 0.0, interval: float = INTERVAL) -> list[Event]:
@@ -204,11 +204,11 @@ class LiveFleet:
         previous = record.verdicts[: record.header.rows]
         for index, state in self._states.items():
             if verdicts["state"][index] != state:
-                verdicts[index] = blank(verdicts.dtype, 1)[0]
+                verdicts[index] = blank_rows(verdicts.dtype, 1)[0]
                 verdicts["state"][index] = state
                 is_old = index < len(previous) and previous["state"][index] == state
                 verdicts["since"][index] = previous["since"][index] if is_old else now
-        moved = changed(previous, verdicts)
+        moved = find_changed_agents(previous, verdicts)
         counts = count_states(verdicts["state"])
         header = replace(
             judged.conclusion.header,
@@ -223,13 +223,13 @@ class LiveFleet:
             verdicts=verdicts,
             verdicts_changed=np.arange(len(verdicts), dtype=np.uint32),
             # No task hands it to the database.
-            owed=b"",
+            outbox_entry=b"",
         )
         assert self._writer.commit(self.cluster, record, conclusion), "another round was concluded meanwhile"
-        events: list[Event] = [event for event in judged.events if not isinstance(event, Delta)]
+        events: list[Event] = [event for event in judged.events if not isinstance(event, StateDelta)]
         if len(moved):
             states = [State(int(state)) for state in verdicts["state"][moved]]
             changes = tuple(zip(moved.tolist(), states, strict=True))
-            delta = Delta(self.cluster, header.epoch, header.seq, header.as_of, changes, counts)
+            delta = StateDelta(self.cluster, header.epoch, header.seq, header.as_of, changes, counts)
             events.insert(0, delta)
         return events

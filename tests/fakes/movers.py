@@ -10,7 +10,7 @@ import numpy as np
 
 from fleet.monitoring import columns
 from fleet.monitoring.evidence import FleetEvidence
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.protocol.destination.health import DrainRequest
 from fleet.transport.admin import ReconnectAdvice, UnreachableError
@@ -96,7 +96,7 @@ class Movers:
         absent = tuple(one for one in agents if one not in here)
         return ReconnectAdvice(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
 
-    def look(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
+    def read_advice(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable:
@@ -109,7 +109,7 @@ class Movers:
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
         """See Writer."""
         if self.away:
-            raise StateUnavailable("Redis does not answer")
+            raise StateUnavailableError("Redis does not answer")
         self.working = dict(until)
         self.worked |= self.working.keys()
 
@@ -189,4 +189,4 @@ class Movers:
         state = InstanceState.UNHEALTHY if number in self.sick_auths else InstanceState.OK
         drained = DrainRequest("full", 0.0) if number in self.drained_auths else None
         agents = sum(auth == number for auth in self.auth_of.values())
-        return InstanceView(facts, state, "", agents, {}, draining=drained)
+        return InstanceView(facts, state, "", agents, {}, drain_request=drained)

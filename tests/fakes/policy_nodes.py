@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 from typing_extensions import override
 
-from fleet.changes.base_kind import Record
-from fleet.monitoring.sources import SourceFailed
+from fleet.changes.base_kind import RecordSnapshot
+from fleet.monitoring.sources import SourceError
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
 from fleet.transport.admin import RevisionConflict, UnreachableError
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
-from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
+from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 from tests.fakes.reader import FakeReader
 from tests.fakes.steps import record_of
 
@@ -86,18 +86,18 @@ class PolicyNodes:
             for index, node in enumerate(self.nodes.values())
         )  # fmt: skip
 
-    def observed(self) -> dict[str, Observed]:
+    def observed(self) -> dict[str, NodeReportResponse]:
         """As the book has them."""
         return {
-            one: Observed(1.0, None if node.down else node.report, "silent" if node.down else "")
+            one: NodeReportResponse(1.0, None if node.down else node.report, "silent" if node.down else "")
             for one, node in self.nodes.items()
         }
 
-    def read(self, instance_id: str) -> tuple[NodeReport, bool]:
+    def read_policies(self, instance_id: str) -> tuple[NodeReport, bool]:
         """See Dialer."""
         node = self.nodes[instance_id]
         if node.down:
-            raise SourceFailed("unavailable", answered=False)
+            raise SourceError("unavailable", has_response=False)
         return node.report, node.serving
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
@@ -129,7 +129,7 @@ class PolicyNodes:
         node.did.append(what)
         return node
 
-    def record(self, now: float, *, asked: bool = True) -> Record:
+    def record(self, now: float, *, asked: bool = True) -> RecordSnapshot:
         """The record of a fleet of them; `asked`: they said what they run with."""
         book = SimpleNamespace(read=lambda cluster: self.observed() if asked else {})
         return record_of(_Reader(as_of=now, nodes=self), now, book)
@@ -151,6 +151,6 @@ class FakePolicyBook:
         """Ids are the names given, with hyphens for underscores."""
         self.seen = seen
 
-    def read(self, cluster: str) -> dict[str, Observed]:
+    def read(self, cluster: str) -> dict[str, NodeReportResponse]:
         """See PolicyBook."""
-        return {one.replace("_", "-"): Observed(1.0, node.report) for one, node in self.seen.items()}
+        return {one.replace("_", "-"): NodeReportResponse(1.0, node.report) for one, node in self.seen.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.monitoring.sources.source import Question, Target
+from fleet.monitoring.sources.source import SourceContext, PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from tests.fakes.instances import FakeAuth, FakeInstance
@@ -19,9 +19,9 @@ def question(
     agents: tuple[tuple[int, str], ...] = (),
     left: Callable[[], float] = lambda: 30.0,
     now: float = 100.0,
-) -> Question:
+) -> SourceContext:
     """Make a question to an instance that is number 7 in the record, with our place in its feed."""
     kind = InstanceKind.AUTH if isinstance(instance, FakeAuth) else InstanceKind.PROXY
-    target = Target(7, kind, instance.address, instance.diag_address, epoch, revision, agents=agents)
+    target = PollTarget(7, kind, instance.address, instance.diag_address, epoch, revision, agents=agents)
     channel = connections.channel(target.address, target.kind)
-    return Question(target, channel, connections, left, lambda: now)
+    return SourceContext(target, channel, connections, left, lambda: now)

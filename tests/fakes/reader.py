@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleet.monitoring import columns
-from fleet.monitoring.agent_report import Answer
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, Mode
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.agent_report import AgentReportResponse
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -21,7 +21,7 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 
 _STALE_AFTER = 10.0
@@ -40,7 +40,7 @@ class FakeReader:
     down: bool = False
     proxy_state: InstanceState = InstanceState.OK
     #: What every agent said of itself.
-    answer: Answer | None = None
+    answer: AgentReportResponse | None = None
 
     def change(self, index: int, state: State) -> dict[str, object]:
         """Conclude a round that changed one agent; answers its event, as publish sends it."""
@@ -184,7 +184,7 @@ class FakeReader:
             home=proxy,
             heartbeat_at=self.as_of,
             expires_at=float(table.heartbeats["expires_at"][index]),
-            mode=Mode.RECONNECT if index % 2 else Mode.UNKNOWN,
+            mode=ReconnectMode.RECONNECT if index % 2 else ReconnectMode.UNKNOWN,
             health_check=True if index % 2 else None,
             policy_read_at=self.as_of if index % 2 else None,
         )
@@ -203,7 +203,7 @@ class FakeReader:
             view=self.agent(table, index),
             evidence=AgentEvidence(
                 id=agent_id,
-                heartbeat=Heartbeat(auth=index % 2, expires_at=now + 10, ttl=20.0, mode=Mode.RECONNECT),
+                heartbeat=Heartbeat(auth=index % 2, expires_at=now + 10, ttl=20.0, mode=ReconnectMode.RECONNECT),
                 tunnels=(index % 2 + 2,),
                 last_proxies=(index % 2 + 2,),
                 last_auth=index % 2,
@@ -211,17 +211,17 @@ class FakeReader:
             ),
             instances=self._instances(now),
             opened_at={index % 2 + 2: now - 60},
-            answer=self.answer,
+            report_response=self.answer,
         )
 
-    def answers(self, cluster: str) -> dict[int, Answer]:
+    def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """See Reader."""
         self._reach()
         return {} if self.answer is None else dict.fromkeys(range(len(self.states)), self.answer)
 
     def _reach(self) -> None:
         if self.down:
-            raise StateUnavailable("Redis does not answer: connection refused")
+            raise StateUnavailableError("Redis does not answer: connection refused")
 
     def _shown(self, *, stale: bool) -> list[State]:
         return [State.UNKNOWN if stale and state is not State.RETIRED else state for state in self.states]
@@ -247,7 +247,7 @@ class FakeReader:
                 address=f"127.0.0.1:{3000 + index}",
                 ttl=10.0,
                 expires_at=now + 7,
-                attempts=(Attempt(at=now - 1, ok=True),),
+                attempts=(PollAttempt(at=now - 1, ok=True),),
                 serving=ServingStatus.SERVING,
                 readyz=200,
                 group="blue" if kind is InstanceKind.PROXY and number == 2 else "",

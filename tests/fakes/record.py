@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
-from fleet.monitoring.evidence import Feed
-from fleet.monitoring.state.codec import FeedState, blank
-from fleet.monitoring.state.writer import Conclusion, Remembered, Writer
-from fleet.vocabulary.instances import Attempt, Poll, Resource, ServingStatus
+from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.state.codec import FeedState, blank_rows
+from fleet.monitoring.state.writer import Conclusion, RecordSeed, Writer
+from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: When the round concluded, unless a test says otherwise.
@@ -37,22 +37,22 @@ def fill(
 
     Answers the epoch.
     """
-    epoch = writer.create(cluster, Remembered())
+    epoch = writer.create(cluster, RecordSeed())
     named = [(f"auth-{n + 1}-id", "auth", f"auth-{n + 1}{suffix}") for n in range(auths)]
     named += [(f"proxy-{n + 1}-id", "proxy", f"proxy-{n + 1}{suffix}") for n in range(proxies)]
-    instances = writer.instances(cluster, epoch, named)
+    instances = writer.intern_instances(cluster, epoch, named)
     writer.write_instances(
         cluster,
         epoch,
         resources={
-            int(index): Resource(
+            int(index): InstanceResource(
                 name=name, address=f"127.0.0.1:{9000 + index}", ttl=10.0, expires_at=as_of + 10
             )
             for index, (_, _, name) in zip(instances, named, strict=True)
         },
         polls={
             int(index): Poll(
-                attempts=(Attempt(as_of - 0.1, ok=True),),
+                attempts=(PollAttempt(as_of - 0.1, ok=True),),
                 serving=ServingStatus.SERVING,
                 serving_at=as_of - 0.1,
                 readyz=200,
@@ -62,24 +62,24 @@ def fill(
         },
         probed_at=as_of - 0.1,
     )
-    agents = writer.agents(
+    agents = writer.intern_agents(
         cluster, epoch, [(f"agent-{n + 1}-id", f"agent-{n + 1}{suffix}") for n in range(len(states))]
     )
-    feed = Feed(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
-    rows = blank(HEARTBEAT, len(agents))
+    feed = FeedFreshness(attempted_at=as_of - 0.1, answered_at=as_of - 0.1)
+    rows = blank_rows(HEARTBEAT, len(agents))
     rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = as_of + 20, 20, 0, 1
     assert writer.write_heartbeats(
         cluster,
         epoch,
         before=writer.feed(cluster, "presence"),
-        after=FeedState(feed=feed, epoch="agents", revision=len(agents), source=0),
+        after=FeedState(freshness=feed, epoch="agents", revision=len(agents), source=0),
         indices=agents,
         rows=rows,
-        ended=np.zeros(0, np.uint32),
+        ended_agents=np.zeros(0, np.uint32),
         ended_at=as_of,
     )
     assert writer.write_feed(
-        cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(feed=feed)
+        cluster, epoch, "lists", before=writer.feed(cluster, "lists"), after=FeedState(freshness=feed)
     )
     for number in range(proxies):
         mine = np.union1d(agents[:connected_to_all], agents[number::proxies])
@@ -90,7 +90,7 @@ def fill(
             epoch,
             auths + number,
             before=writer.feed(cluster, str(auths + number)),
-            after=FeedState(feed=feed, epoch="tunnels", revision=len(mine)),
+            after=FeedState(freshness=feed, epoch="tunnels", revision=len(mine)),
             rows=tunnels,
         )
     assert conclude(writer, states, cluster=cluster, auths=auths, proxies=proxies, as_of=as_of, cause=cause)
@@ -127,7 +127,7 @@ def conclude(
         round=before.header.round + 1,
         as_of=as_of,
         interval=INTERVAL,
-        homed=len(states),
+        home_count=len(states),
         instances=auths + proxies,
         counts=tuple(counts.tolist()),
     )

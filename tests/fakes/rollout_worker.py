@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from fleet.changes.policies.run import RolloutRunner
 from fleet.models.changes import Change
-from fleet.monitoring.state.policy_book import open_book
+from fleet.monitoring.state.policy_book import open_policy_report_store
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.verdicts import State
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
@@ -56,7 +56,7 @@ def _work(console: Console, cluster: str, stop: threading.Event) -> None:
         *(Node(f"proxy-{number}", "proxy") for number in (1, 2)),
     )
     context = context_of(time.time, reader=SightOfMoment(views=nodes.views), dialer=nodes)
-    book = open_book(console.server.url, PREFIX)
+    book = open_policy_report_store(console.server.url, PREFIX)
     writer = console.writer()
     unfinished = (ChangeState.CONFIRMED.value, ChangeState.RUNNING.value)
     with database(console.home):

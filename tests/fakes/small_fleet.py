@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleet.monitoring.evidence import AgentEvidence, Feed, FleetEvidence, Heartbeat, Mode, Timing
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidence, Heartbeat, ReconnectMode, Timing
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0)
 AUTH_1, AUTH_2, PROXY_1, PROXY_2 = 0, 1, 2, 3
-PRESENCE = Feed(NOW, NOW)
+PRESENCE = FeedFreshness(NOW, NOW)
 
 
 def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> InstanceFacts:
@@ -26,7 +26,7 @@ def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> Instanc
         "ttl": 10.0,
         "expires_at": NOW + 7,
         "listed_at": NOW,
-        "attempts": (Attempt(NOW - 0.2, True), Attempt(NOW - 1.2, True)),
+        "attempts": (PollAttempt(NOW - 0.2, True), PollAttempt(NOW - 1.2, True)),
         "serving": ServingStatus.SERVING,
         "serving_at": NOW - 0.2,
         "readyz": 200,
@@ -37,8 +37,8 @@ def instance(index: int, kind: InstanceKind, name: str, **facts: Any) -> Instanc
 
 SILENT: Mapping[str, Any] = {
     "attempts": (
-        Attempt(NOW - 0.2, False, "deadline exceeded"),
-        Attempt(NOW - 1.2, False, "deadline exceeded"),
+        PollAttempt(NOW - 0.2, False, "deadline exceeded"),
+        PollAttempt(NOW - 1.2, False, "deadline exceeded"),
     ),
     "sick_since": NOW - 2,
 }
@@ -74,7 +74,7 @@ def fleet(
         "cluster": "default",
         "instances": {facts.index: facts for facts in instances},
         "presence": PRESENCE,
-        "tunnels": {PROXY_1: Feed(NOW, NOW), PROXY_2: Feed(NOW, NOW)},
+        "tunnels": {PROXY_1: FeedFreshness(NOW, NOW), PROXY_2: FeedFreshness(NOW, NOW)},
         "timing": TIMING,
     }
     return FleetEvidence(**{**base, **evidence})
@@ -86,7 +86,7 @@ def heartbeat(**changes: Any) -> Heartbeat:
         auth=AUTH_1,
         expires_at=NOW + 16,
         ttl=20.0,
-        mode=Mode.PICK_FIRST,
+        mode=ReconnectMode.PICK_FIRST,
         desired=1,
         claimed=1,
         tracked=2,

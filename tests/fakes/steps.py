@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.changes.base_kind import Record
+from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.base_runner import StepContext
-from fleet.monitoring.agent_report import Answer
+from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.views import FleetTable, InstanceView
 
 
@@ -29,17 +29,17 @@ class SightOfMoment:
         assert self.views is not None, "the test makes no instances"
         return self.views()
 
-    def answers(self, cluster: str) -> dict[int, Answer]:
+    def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """See Reader."""
         return {}
 
 
-def record_of(reader: Any, now: float, book: Any = None) -> Record:
+def record_of(reader: Any, now: float, book: Any = None) -> RecordSnapshot:
     """Return the record of a fleet in memory."""
-    return Record(reader, book, now)
+    return RecordSnapshot(reader, book, now)
 
 
 def context_of(clock: Callable[[], float], holder: str = "w", **parts: Any) -> StepContext:
-    """Return a context with these of its `parts`: reader, writer, auths and dialer; chance is always in the middle."""
-    contents: dict[str, Any] = {"reader": None, "writer": None, "auths": None, "dialer": None, **parts}
-    return StepContext(**contents, clock=clock, chance=lambda: 0.5, holder=holder)
+    """Return a context with these of its `parts`: reader, writer, auth_client and dialer; chance is always in the middle."""
+    contents: dict[str, Any] = {"reader": None, "writer": None, "auth_client": None, "dialer": None, **parts}
+    return StepContext(**contents, clock=clock, random=lambda: 0.5, holder=holder)

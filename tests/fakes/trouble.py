@@ -8,14 +8,14 @@ from typing import Any
 
 from fleet.alerts import incident_actions
 from fleet.alerts.notifications import Links, payload
-from fleet.alerts.store import value_of
-from fleet.audit import CONSOLE
+from fleet.alerts.store import incident_of
+from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import AlertClock, Channel, Delivery, Route
 from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
 from fleet.models.transitions import Transition
-from fleet.vocabulary.incidents import Notice, NoticeKind
+from fleet.vocabulary.incidents import Notification, NotificationKind
 
 #: Agents in the history, and those of them that were stranded for ten minutes.
 _AGENTS, _STRANDED = 20, 8
@@ -34,8 +34,8 @@ def write(cluster_id: str) -> None:
         cluster=cluster, instance_id="proxy-1-id", name="proxy-1", old="17.1.0", new="17.2.0", at=now - 600
     )
     _messages(firing, _channel(), now)
-    incident_actions.silence(
-        "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, CONSOLE, cluster=cluster_id
+    incident_actions.create_silence(
+        "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, CONSOLE_ACTOR, cluster=cluster_id
     )
     AlertClock.objects.create(cluster=cluster, looked_at=now - 1)
     _history(cluster)
@@ -141,7 +141,7 @@ def _channel() -> Channel:
 def _messages(incident: Incident, channel: Channel, now: float) -> None:
     """Write a sent message, one that waits for its next attempt and a failed one."""
     links = Links("https://console.example.com", "", incident.pk)
-    text = payload(Notice(NoticeKind.FIRING, value_of(incident), now - 200, 1), links)
+    text = payload(Notification(NotificationKind.FIRING, incident_of(incident), now - 200, 1), links)
     outcomes: tuple[dict[str, Any], ...] = (
         {"sent_at": now - 199, "attempts": 1},
         {

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.audit import Attempt, attempted, counting, record, shell
-from fleet.changes import Refused
+from fleet.audit import Attempt, record_outcome, collect_recorded_ids, record, shell_actor_of
+from fleet.changes import ChangeRefusedError
 from fleet.models.changes import AuditEntry
-from fleet.vocabulary.actions import ControlError
-from fleet.vocabulary.changes import SYSTEM
+from fleet.vocabulary.actions import ChangeError
+from fleet.vocabulary.changes import SYSTEM_ACTOR
 from tests.fleet.changes.conftest import NOW
 
 pytestmark = pytest.mark.django_db
@@ -14,15 +14,15 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(None, "done"), (Refused("no"), "refused"), (ControlError("no"), "failed"), (KeyError("no"), "failed")],
+    [(None, "done"), (ChangeRefusedError("no"), "refused"), (ChangeError("no"), "failed"), (KeyError("no"), "failed")],
 )
 def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None:
     """However it ends; the error goes on."""
     try:
-        with attempted(Attempt(SYSTEM, "x.try"), lambda: NOW):
+        with record_outcome(Attempt(SYSTEM_ACTOR, "x.try"), lambda: NOW):
             if error is not None:
                 raise error
-    except (Refused, ControlError, KeyError) as caught:
+    except (ChangeRefusedError, ChangeError, KeyError) as caught:
         assert caught is error  # noqa: PT017 - which one is the parameter
     entry = AuditEntry.objects.get()
     assert (entry.outcome, "no" in entry.detail, entry.at) == (outcome, error is not None, NOW)
@@ -30,20 +30,20 @@ def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None
 
 def test_record_takes_any_text() -> None:
     """NULs and endless words are no reason to lose a row."""
-    record(Attempt(SYSTEM, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "done", NOW)
+    record(Attempt(SYSTEM_ACTOR, "x.try", subject="s" * 999, reason="\0r" * 999, detail="\0"), "done", NOW)
     assert len(AuditEntry.objects.get().subject) == 255
 
 
 def test_counting_sees_the_rows_of_its_block() -> None:
     """Those of no other."""
-    record(Attempt(SYSTEM, "x.before"), "done", NOW)
-    with counting() as written:
-        row = record(Attempt(SYSTEM, "x.in"), "done", NOW)
-    record(Attempt(SYSTEM, "x.after"), "done", NOW)
+    record(Attempt(SYSTEM_ACTOR, "x.before"), "done", NOW)
+    with collect_recorded_ids() as written:
+        row = record(Attempt(SYSTEM_ACTOR, "x.in"), "done", NOW)
+    record(Attempt(SYSTEM_ACTOR, "x.after"), "done", NOW)
     assert written == [row.pk]
 
 
 def test_shell_names_command_and_person(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container there may be no name: then the number."""
     monkeypatch.setenv("LOGNAME", "olga")
-    assert shell("user").actor.name == "manage.py user, by olga"
+    assert shell_actor_of("user").identity.name == "manage.py user, by olga"

@@ -7,16 +7,16 @@ import logging
 import pytest
 from django.db import OperationalError
 
-from fleet.changes import Busy
-from fleet.isolation import each_change, each_cluster
+from fleet.changes import ClusterBusyError
+from fleet.isolation import for_each_change, for_each_cluster
 from fleet.models import Change, Cluster
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(
-    "error", [Busy("busy"), StateUnavailable("away"), OperationalError("gone"), KeyError("x")]
+    "error", [ClusterBusyError("busy"), StateUnavailableError("away"), OperationalError("gone"), KeyError("x")]
 )
 def test_failure_of_one_cluster_is_kept_from_the_next(
     error: Exception, caplog: pytest.LogCaptureFixture
@@ -32,7 +32,7 @@ def test_failure_of_one_cluster_is_kept_from_the_next(
             raise error
 
     with caplog.at_level(logging.WARNING):
-        each_cluster("no round", work)
+        for_each_cluster("no round", work)
     assert sorted(reached) == ["a", "b", "c"]
     assert [record.getMessage().split(":")[:2] for record in caplog.records] == [["cluster b", " no round"]]
 
@@ -40,7 +40,7 @@ def test_failure_of_one_cluster_is_kept_from_the_next(
 def test_clusters_that_are_named(caplog: pytest.LogCaptureFixture) -> None:
     """Only those."""
     reached: list[str] = []
-    each_cluster("x", lambda cluster: reached.append(cluster.id), [Cluster(id="a")])
+    for_each_cluster("x", lambda cluster: reached.append(cluster.id), [Cluster(id="a")])
     assert reached == ["a"]
 
 
@@ -51,9 +51,9 @@ def test_failure_of_one_change_is_kept_from_the_next(caplog: pytest.LogCaptureFi
     def work(change: Change) -> None:
         reached.append(change.pk)
         if change.pk == 1:
-            raise Busy("somebody else has the cluster")
+            raise ClusterBusyError("somebody else has the cluster")
 
     with caplog.at_level(logging.WARNING):
-        each_change([Change(pk=1), Change(pk=2)], work)
+        for_each_change([Change(pk=1), Change(pk=2)], work)
     assert reached == [1, 2]
     assert [record.getMessage() for record in caplog.records] == ["change 1: somebody else has the cluster"]

@@ -13,14 +13,14 @@ import pytest
 from django.db import connection
 
 from fleet import lease
-from fleet.lease import ALERTS, CHANGES, LEASE_TIME, LeaseHeld, LeaseLost
+from fleet.lease import ALERTS, CHANGES, LEASE_TTL, LeaseHeldError, LeaseLostError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ClusterLease
 from tests.fakes.waiting import eventually_sync
 from tests.meta.house import ROOT
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LATE = NOW + LEASE_TIME[CHANGES]
+LATE = NOW + LEASE_TTL[CHANGES]
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def _change(cluster: Cluster) -> Change:
 
 def _write(held: ClusterLease, name: str) -> None:
     """Write under the lease: the name of the cluster."""
-    with lease.fenced(held):
+    with lease.fenced_transaction(held):
         Cluster.objects.update(name=name)
 
 
 def test_take_while_another_holds_the_lease_names_the_holder(cluster: Cluster) -> None:
     """One process at a time; a lease that was given back is free."""
     first = _take("worker 1")
-    with pytest.raises(LeaseHeld, match="worker 1 works on default until 12:00:30 UTC"):
+    with pytest.raises(LeaseHeldError, match="worker 1 works on default until 12:00:30 UTC"):
         _take("worker 2")
     assert lease.clusters_of("worker 1", CHANGES, NOW) == ["default"]
     lease.release(first)
@@ -60,10 +60,10 @@ def test_leases_of_two_purposes_are_held_side_by_side(cluster: Cluster) -> None:
     leases = [
         lease.take(name, purpose, f"{name} {purpose}", NOW)
         for name in ("default", "other")
-        for purpose in LEASE_TIME
+        for purpose in LEASE_TTL
     ]
     for held in leases:
-        with lease.fenced(held):
+        with lease.fenced_transaction(held):
             pass
     assert lease.clusters_of("other alerts", ALERTS, NOW) == ["other"]
 
@@ -72,9 +72,9 @@ def test_holder_of_an_expired_lease_that_was_taken_over_is_fenced(cluster: Clust
     """A process that was paused for too long can neither renew nor write, and its release frees nothing."""
     old = _take("worker 1")
     new = _take("worker 2", LATE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         lease.renew(old, LATE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         _write(old, "written by worker 1")
     lease.release(old)
     _write(new, "written by worker 2")
@@ -86,7 +86,7 @@ def test_holder_of_the_same_name_is_fenced(cluster: Cluster) -> None:
     """A process that was started again in the place of another has its host and its number."""
     old = _take("worker 1")
     _take("worker 1", LATE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         _write(old, "written by the old process")
 
 
@@ -95,11 +95,11 @@ def test_renewed_lease_lasts(cluster: Cluster) -> None:
     held = _take("worker 1")
     later = NOW + timedelta(minutes=5)
     lease.renew(held, later)
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(LeaseHeldError):
         _take("worker 2", later + timedelta(seconds=1))
-    with lease.fenced(held, later + timedelta(hours=1)):
+    with lease.fenced_transaction(held, later + timedelta(hours=1)):
         pass
-    with pytest.raises(LeaseHeld, match="until 13:05:30 UTC"):
+    with pytest.raises(LeaseHeldError, match="until 13:05:30 UTC"):
         _take("worker 2", later + timedelta(minutes=1))
 
 
@@ -108,7 +108,7 @@ def test_fenced_block_that_fails_writes_nothing(cluster: Cluster) -> None:
     held = _take("worker 1")
 
     def fail() -> None:
-        with lease.fenced(held, LATE + timedelta(hours=1)):
+        with lease.fenced_transaction(held, LATE + timedelta(hours=1)):
             Cluster.objects.update(name="written")
             raise KeyError
 
@@ -120,9 +120,9 @@ def test_fenced_block_that_fails_writes_nothing(cluster: Cluster) -> None:
 
 def test_held_gives_back_after_an_error(cluster: Cluster) -> None:
     """The next process need not wait for the expiry, and the lease of the block writes nothing more."""
-    with pytest.raises(KeyError), lease.held(_change(cluster), "worker 1", NOW) as held:
+    with pytest.raises(KeyError), lease.hold_lease(_change(cluster), "worker 1", NOW) as held:
         raise KeyError
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         _write(held, "written")
     _take("worker 2")
 
@@ -134,7 +134,7 @@ def test_revoked_lease_of_another_change_stays(cluster: Cluster) -> None:
     lease.revoke(first)
     _write(held, "written")
     lease.revoke(second)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         _write(held, "written after the lease was revoked")
     assert Cluster.objects.get().name == "written"
 
@@ -152,7 +152,7 @@ def test_take_by_several_connections_at_once_has_one_winner(cluster: Cluster) ->
             all_.wait(timeout=60)
             try:
                 _take(holder, now)
-            except LeaseHeld:
+            except LeaseHeldError:
                 return
             won.append(holder)
 
@@ -174,7 +174,7 @@ def test_take_waits_for_the_fenced_block_of_the_one_before(cluster: Cluster) -> 
         seen.append(Cluster.objects.get().name)
 
     def write() -> None:
-        with lease.fenced(old):
+        with lease.fenced_transaction(old):
             in_block.set()
             # Long enough for a take that does not wait.
             assert not taken.wait(timeout=0.3)
@@ -203,10 +203,10 @@ for line in sys.stdin:
             now = datetime.now(UTC) + timedelta(seconds=float(seconds))
             held = lease.take("default", lease.ALERTS, "host/1", now)
         else:
-            with lease.fenced(held):
+            with lease.fenced_transaction(held):
                 Cluster.objects.update(name=sys.argv[2])
         print("done", flush=True)
-    except lease.LeaseHeld as error:
+    except lease.LeaseHeldError as error:
         print(type(error).__name__, flush=True)
 """
 
@@ -246,7 +246,7 @@ def test_processes_that_are_paused_and_killed_hand_over_after_the_lease_time(clu
     try:
         assert [process.answer() for process in processes] == ["ready", "ready"]
         assert first.answer("take 3600") == "done"
-        assert second.answer("take 0") == "LeaseHeld"
+        assert second.answer("take 0") == "LeaseHeldError"
         assert first.answer("write 0") == "done"
         ClusterLease.objects.update(expires_at=datetime.now(UTC) - timedelta(minutes=1))
         first.popen.send_signal(signal.SIGSTOP)

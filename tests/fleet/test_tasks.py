@@ -19,9 +19,9 @@ from fleet.changes.standing.degradations import DegradeRequest
 from fleet.models import Agent, Change, Cluster, Drain, Transition
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
-from fleet.monitoring.pollers.policies import NOT_OURS
+from fleet.monitoring.pollers.policies import UNSUPPORTED
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.policy_book import open_book
+from fleet.monitoring.state.policy_book import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
@@ -44,10 +44,10 @@ def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]
     )
     Cluster.objects.create(id="default", name="Default", auths=[made.address])
     app.conf.task_always_eager = app.conf.task_eager_propagates = True
-    tasks.process.cache_clear()
+    tasks.worker_resources.cache_clear()
     yield made
-    tasks.process().worker.close()
-    tasks.process.cache_clear()
+    tasks.worker_resources().worker.close()
+    tasks.worker_resources.cache_clear()
     app.conf.task_always_eager = app.conf.task_eager_propagates = False
     made.stop()
 
@@ -94,7 +94,7 @@ def test_redis_down_is_a_warning(
 ) -> None:
     """One line, no traceback; the next beat tries again."""
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    tasks.process.cache_clear()
+    tasks.worker_resources.cache_clear()
     with caplog.at_level(logging.WARNING):
         tasks.start_round()
     assert "cluster default: no round: Redis does not answer" in caplog.text
@@ -160,8 +160,8 @@ def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str,
     for _ in range(2):
         tasks.start_round()
     tasks.read_policies()
-    seen = open_book(valkey_url, prefix).read("default")
-    assert NOT_OURS in {one.error for one in seen.values()}
+    seen = open_policy_report_store(valkey_url, prefix).read("default")
+    assert UNSUPPORTED in {one.error for one in seen.values()}
     change = Change.objects.create(
         cluster_id="default", kind="policy", title="x", who="a", actor_kind="person", state="confirmed",
         before={}, after={"auth": {"TELEPORT_UNSTABLE_AUTH_ANNOUNCE_TTL": "1m"}},
@@ -175,7 +175,7 @@ def test_policies_are_asked_and_actions_stepped(auth: FakeAuth, valkey_url: str,
 def test_agents_of_a_campaign_that_is_over_work_no_more(auth: FakeAuth) -> None:
     """It was aborted by a page, which writes no record: the next second takes its marks away."""
     tasks.start_round()
-    writer = tasks.process().writer
+    writer = tasks.worker_resources().writer
     writer.expect_reconnects("default", {"agent-1-id": time.time() + 600})
     assert writer.memory("default")["working_until"].all()
     change = Change.objects.create(

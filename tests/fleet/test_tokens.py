@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet import tokens
-from fleet.audit import shell
+from fleet.audit import shell_actor_of
 from fleet.models.access import Permission
 from fleet.models.changes import AuditEntry
 from tests.fleet.changes.conftest import NOW, by
@@ -16,8 +16,8 @@ from tests.fleet.changes.conftest import NOW, by
 def test_token_is_logged_with_its_owner_where_another_acts() -> None:
     """A person's own token needs no name; of a shell, the log says whose token it is."""
     owner = User.objects.create_user("vera")
-    own, secret = tokens.make(owner, "wall", [Permission.VIEW_FLEET], by(owner), lifetime=None, now=NOW)
-    tokens.revoke(own, shell("token"), NOW)
+    own, secret = tokens.issue_token(owner, "wall", [Permission.VIEW_FLEET], by(owner), lifetime=None, now=NOW)
+    tokens.revoke_token(own, shell_actor_of("token"), NOW)
     made, ended = AuditEntry.objects.order_by("pk")
     assert (made.action, made.outcome, made.subject) == ("token.make", "done", str(own))
     assert made.after == {"scopes": ["view_fleet"]}

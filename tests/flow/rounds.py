@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fleet.management import programs
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.reader import open_reader
 from fleet.processes import children, valkey
 from fleet.wire import fleet_pb2
@@ -87,7 +87,7 @@ class Console:
         """Agents by state, those with none left out; empty while Redis is down."""
         try:
             counts = self.reader.summary("default", time.time()).counts
-        except StateUnavailable:
+        except StateUnavailableError:
             return {}
         return {state.slug: count for state, count in counts.items() if count}
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from fleet.management import programs
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.reader import open_reader
 from fleet.nodes.simulation import program as simulation
 from fleet.nodes.simulation.fault_script import parse_fault
@@ -90,7 +90,7 @@ class Console:
         """Agents by state, those with none left out; empty while nothing can be read."""
         try:
             counts = open_reader(self.redis.url, "flow").summary("default", time.time()).counts
-        except StateUnavailable:
+        except StateUnavailableError:
             return {}
         return {state.slug: count for state, count in counts.items() if count}
 

@@ -270,7 +270,7 @@ def _prepare(console: Console) -> str:
     scopes = [word for permission in Permission for word in ("--scope", permission.value)]
     output = io.StringIO()
     with database(console.home):
-        revisions.remember("default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
+        revisions.record_revision("default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
         Incident.objects.create(
             pk=NUMBER,
             cluster=ensure_default_cluster(),

@@ -15,11 +15,11 @@ import pytest
 from fleet.alerts.facts import Facts, gather
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.pollers.plan import plan
-from fleet.monitoring.pollers.worker import Polling, Worker
+from fleet.monitoring.pollers.plan import plan_shards
+from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.processes.supervisor import Child, Supervisor, is_json_ready
 from fleet.vocabulary.instances import InstanceState
@@ -64,8 +64,8 @@ class Scene:
             *("--auth", str(self.auths[1].ready_message["grpc"]), "--proxy", addresses),
         )
         self.supervisor.await_ready([agents], timeout=PATIENCE)
-        self.writer.create(CLUSTER, Remembered())
-        self.worker = Worker(self.writer, Polling(Timing(round_interval=INTERVAL), deadline=DEADLINE))
+        self.writer.create(CLUSTER, RecordSeed())
+        self.worker = Worker(self.writer, PollingSettings(Timing(round_interval=INTERVAL), deadline=DEADLINE))
 
     def _node(self, role: str, name: str, *flags: str) -> Child:
         return self._child(name, role, "--name", name, "--announce-ttl", "4s", *self.backend, *flags)
@@ -83,9 +83,9 @@ class Scene:
     def look(self) -> FleetTable:
         """Poll everything and conclude a round."""
         self.round += 1
-        (shard,) = plan(self.writer.load_instances(CLUSTER), 100, time.time())
+        (shard,) = plan_shards(self.writer.load_instances(CLUSTER), 100, time.time())
         bootstrap = [str(self.auths[1].ready_message["grpc"])]
-        place = self.worker.place(CLUSTER, self.writer.epoch(CLUSTER))
+        place = self.worker.open_record(CLUSTER, self.writer.epoch(CLUSTER))
         self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
         timing = Timing(round_interval=INTERVAL)
         conclude(self.writer, CLUSTER, self.round, now=time.time(), timing=timing, clock=time.monotonic)

@@ -83,7 +83,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
             NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
         )
         with database(running.home):
-            revisions.remember(
+            revisions.record_revision(
                 "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
             )
         yield running

@@ -29,7 +29,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 from typing_extensions import override
 
 from fleet.management import programs
-from fleet.models.access import give_role
+from fleet.models.access import set_role
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.writer import Writer
@@ -128,7 +128,7 @@ class Console:
     def add_user(self, username: str, role: str) -> None:
         """Add a user with this role and the password of all test users."""
         with database(self.home):
-            give_role(_add_user(username), role)
+            set_role(_add_user(username), role)
 
     def sign_in(self, username: str = USERNAME) -> list[Cookie]:
         """Sign in through the form and return the cookies of the session."""

@@ -30,7 +30,7 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
 from fleet.models.networking import NetworkingRevision
 from fleet.models.tokens import create_token
-from fleet.vocabulary.changes import SYSTEM, ChangeKind
+from fleet.vocabulary.changes import SYSTEM_ACTOR, ChangeKind
 
 #: The cluster that limited visitors see, and another one. The installation is the owner with the empty name.
 OWN, FOREIGN, INSTALLATION = "other", "default", ""
@@ -119,7 +119,7 @@ def _of_cluster(cluster: str, own: Ids, shared: Ids) -> dict[str, int]:
     DesiredPolicy.objects.create(cluster_id=cluster, target=text, name="NAME", value=text)
     Drain.objects.create(cluster_id=cluster, instance=text, name=text, drained=True, who=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
-    record(Attempt(SYSTEM, "x.done", cluster, text), "done", now)
+    record(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "done", now)
     return {"incident": incident.pk, "delivery": sent.pk, "label": label.pk, "change": change.pk}
 
 
@@ -127,7 +127,7 @@ def _of_installation(own: Ids) -> dict[str, int]:
     """Write what concerns no cluster: the test of a channel, an audit row and somebody's token."""
     now = timezone.now()
     test = _delivery(own["channel"], INSTALLATION, "installation-address", "installation-address")
-    record(Attempt(SYSTEM, "token.make", subject="installation-address"), "done", now)
+    record(Attempt(SYSTEM_ACTOR, "token.make", subject="installation-address"), "done", now)
     owner = User.objects.create_user("installation-address")
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
     return {"delivery": test.pk, "token": token.pk, "incident": 0, "label": 0, "change": 0}

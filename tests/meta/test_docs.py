@@ -16,7 +16,7 @@ from fleet.monitoring.events import Event
 from fleet.nodes.__main__ import main as nodes
 from tests.meta.house import ROOT, tracked
 
-_READERS = r"env\.(?:text|switch|seconds|integer|items|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
+_READERS = r"env\.(?:text|switch|seconds|integer|string_list|choice|pairs|secret)\(\s*\"([A-Z_]+)\""
 
 
 def _read(name: str) -> str:

@@ -14,10 +14,10 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.http import HttpResponseBase, StreamingHttpResponse
 
-from dashboards.checks import Route
+from dashboards.checks import UrlRoute
 from dashboards.live.routing import websocket_urlpatterns
 from dashboards.live.sockets import NOT_ALLOWED
-from fleet.alerts.matchers import EVERYTHING
+from fleet.alerts.matchers import CONFIRMATION_WORD
 from fleet.models.access import ROLES, Permission
 from fleet.models.clusters import Cluster
 from tests.meta.estate import FOREIGN, HIDDEN, INSTALLATION, OWN, OWNERS, build, foreign_rows
@@ -81,7 +81,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
                 "do": "silence",
                 "hours": "1",
                 "matchers": "",
-                "typed": EVERYTHING,
+                "typed": CONFIRMATION_WORD,
                 "reason": "x",
                 "cluster": owner,
             },
@@ -110,7 +110,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
     """Return the documents for an operation that changes something; what they name is in the path."""
     by_end: Mapping[str, list[dict[str, Any]]] = {
         "/acknowledge": [{}],
-        "/silences": [{"matchers": "", "reason": _REASON, "typed": EVERYTHING}],
+        "/silences": [{"matchers": "", "reason": _REASON, "typed": CONFIRMATION_WORD}],
         "/end": [{}],
         "/extend": [{"hours": 1}],
         "/retire": [{"retired": True, "reason": _REASON, "alive": True}],
@@ -239,7 +239,7 @@ _ALERTING = ("channels", "channel", "route", "alert-rules", "alert-rule", "silen
 
 def _visits(
     ids: Mapping[str, Ids], *, with_bodies: bool = False
-) -> Iterator[tuple[Route, str, str, dict[str, str]]]:
+) -> Iterator[tuple[UrlRoute, str, str, dict[str, str]]]:
     """Yield every route with each cluster and, where it names an object, with the objects of each owner.
 
     A body names objects too. What is of the own cluster may be changed, and is left out there; where the door of a
@@ -259,17 +259,17 @@ def _visits(
                 yield route, cluster, owner, _values(route, cluster, ids[owner])
 
 
-def _is_of_cluster(route: Route) -> bool:
+def _is_of_cluster(route: UrlRoute) -> bool:
     return route.access is not None and route.access.of_cluster
 
 
-def _values(route: Route, cluster: str, ids: Ids) -> dict[str, str]:
+def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
     number = ids["incident"] if "/incidents/" in route.path else ids["silence"]
     objects = {parameter: str(ids[kind]) for parameter, kind in _OBJECTS.items()}
     return {**VALUES, **objects, "number": str(number), "cluster": cluster}
 
 
-def _problem(visitor: Visitor, route: Route, cluster: str, owner: str, values: Mapping[str, str]) -> str:
+def _problem(visitor: Visitor, route: UrlRoute, cluster: str, owner: str, values: Mapping[str, str]) -> str:
     """Return how the answer to a request without a body differs from what the limit allows, or nothing."""
     assert route.access is not None
     response = visitor.send(route, values)
@@ -289,7 +289,7 @@ def _problem(visitor: Visitor, route: Route, cluster: str, owner: str, values: M
     return "" if status in allowed else f"refused with {status}"
 
 
-def _bodies(route: Route, owner: str, ids: Ids) -> list[dict[str, Any]]:
+def _bodies(route: UrlRoute, owner: str, ids: Ids) -> list[dict[str, Any]]:
     """Return what is posted to a route; nothing where it takes no body."""
     if route.path.startswith("/api/"):
         return _api_bodies(route.path) if "POST" in route.methods else []
@@ -299,11 +299,11 @@ def _bodies(route: Route, owner: str, ids: Ids) -> list[dict[str, Any]]:
         return []
 
 
-def _short(route: Route) -> str:
+def _short(route: UrlRoute) -> str:
     return route.name.removesuffix("-of-cluster")
 
 
-def _takes_forms(visitor: Visitor, route: Route) -> bool:
+def _takes_forms(visitor: Visitor, route: UrlRoute) -> bool:
     return visitor.send(route, VALUES, {}).status_code != 405
 
 

@@ -10,10 +10,10 @@ import pytest
 from django.shortcuts import resolve_url
 from django.urls import URLPattern
 
-from dashboards.checks import Route
+from dashboards.checks import UrlRoute
 from dashboards.live.routing import websocket_urlpatterns
 from dashboards.live.sockets import NOT_ALLOWED, SIGNED_OUT
-from dashboards.shared.permissions import Access, declared
+from dashboards.shared.permissions import AccessRequirement, access_of
 from fleet.models.access import ROLES, Permission
 from tests.meta.walk import ADMITTED, ROUTES, Visitor, frames_of, name_of, report
 
@@ -97,7 +97,7 @@ def socket_visitors(socket_layer: None) -> list[Visitor]:
     return [Visitor(role) for role in _ROLES]
 
 
-def _problem(visitor: Visitor, route: Route, access: Access) -> str:
+def _problem(visitor: Visitor, route: UrlRoute, access: AccessRequirement) -> str:
     """Ask the route once; return how its answer differs from its declaration, or nothing."""
     response = visitor.send(route)
     status, location = response.status_code, response.headers.get("Location", "")
@@ -114,11 +114,11 @@ def _problem(visitor: Visitor, route: Route, access: Access) -> str:
     return "" if status == 403 else f"answered {status} instead of 403"
 
 
-def _socket_access(pattern: URLPattern) -> Access | None:
-    return declared(getattr(pattern.callback, "consumer_class"))  # noqa: B009 - put there by Channels' as_asgi
+def _socket_access(pattern: URLPattern) -> AccessRequirement | None:
+    return access_of(getattr(pattern.callback, "consumer_class"))  # noqa: B009 - put there by Channels' as_asgi
 
 
-def _declaration(access: Access | None) -> str:
+def _declaration(access: AccessRequirement | None) -> str:
     if access is None:
         return "nothing"
     return str(access.permission or ("a sign-in" if access.sign_in else "that it is public"))

@@ -14,10 +14,10 @@ from django.db import transaction
 from django.http import HttpResponseBase
 from django.test import Client
 
-from dashboards.checks import Route, routes
+from dashboards.checks import UrlRoute, routes
 from dashboards.live.routing import application
-from dashboards.shared.permissions import Access
-from fleet.models.access import ROLES, ClusterLimit, give_role
+from dashboards.shared.permissions import AccessRequirement
+from fleet.models.access import ROLES, ClusterLimit, set_role
 from tests.fakes.sockets import Headers, Socket
 from tests.fakes.waiting import DEADLINE
 
@@ -60,7 +60,7 @@ class Visitor:
         self._client = Client()
         if role is not None:
             user = User.objects.create_user(f"user-{role}", password=_PASSWORD)
-            give_role(user, role)
+            set_role(user, role)
             if limit:
                 ClusterLimit.objects.create(user=user, cluster=limit)
             self._client.force_login(user)
@@ -80,7 +80,7 @@ class Visitor:
         origin = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
         return origin + [(b"cookie", f"{name}={value}".encode()) for name, value in self._cookies.items()]
 
-    def satisfies(self, access: Access, cluster: str = "default") -> bool:
+    def satisfies(self, access: AccessRequirement, cluster: str = "default") -> bool:
         """Return whether this visitor has the sign-in, the permission and the cluster that `access` requires."""
         if access.permission is None:
             return not access.sign_in or self.role is not None
@@ -90,7 +90,7 @@ class Visitor:
 
     def send(
         self,
-        route: Route,
+        route: UrlRoute,
         values: Mapping[str, str] = VALUES,
         body: Any = None,
         before_undo: Callable[[], None] = lambda: None,
@@ -115,14 +115,14 @@ class Visitor:
         return response
 
 
-def url_of(route: Route, values: Mapping[str, str] = VALUES) -> str:
+def url_of(route: UrlRoute, values: Mapping[str, str] = VALUES) -> str:
     """Return a path that the route matches."""
     path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: values[match[1]], route.path)
     path = re.sub(r"\(\?P<(\w+)>[^()]*\)", lambda match: values[match[1]], path)
     return path.replace("^", "").replace("$", "").replace("\\Z", "").replace("//", "/")
 
 
-def name_of(route: Route) -> str:
+def name_of(route: UrlRoute) -> str:
     """Return a route as a failure names it."""
     return f"{'+'.join(route.methods)} {route.path}".strip()
 

@@ -14,14 +14,14 @@ from django.views.decorators.http import require_http_methods
 from dashboards.alerts import presenters
 from dashboards.alerts.forms import ChannelForm, RouteForm
 from dashboards.shared import recent_proof, record_reader
-from dashboards.shared.owners import owner_words
-from dashboards.shared.pages import prefix_of, signed_in
-from dashboards.shared.permissions import must_write, owners_for, requires
-from dashboards.shared.request_actor import author
+from dashboards.shared.owners import format_owner
+from dashboards.shared.pages import prefix_of, signed_in_user_of
+from dashboards.shared.permissions import require_write, owners_for, requires
+from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
-from fleet.models.access import Permission, is_limited, may, may_write, shown_clusters
-from fleet.models.alerting import Channel, Delivery, Route, in_cluster
+from fleet.models.access import Permission, is_limited, has_permission, can_write, log_clusters_of
+from fleet.models.alerting import Channel, Delivery, Route, filter_by_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
 
@@ -36,26 +36,26 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 
     Template `dashboards/channels.html`: `channels`, `routes` (depth, Route, words), `log`, `may_change`.
     """
-    now, user = record_reader.current_time(), signed_in(request)
-    limited = is_limited(user)
-    log = Delivery.objects.filter(cluster__in=shown_clusters(cluster, limited=limited))
+    now, user = record_reader.current_time(), signed_in_user_of(request)
+    is_limited_user = is_limited(user)
+    log = Delivery.objects.filter(cluster__in=log_clusters_of(cluster, has_limit=is_limited_user))
     if request.method == "POST":
-        must_write(request, Permission.CHANGE_CONFIG, cluster)
+        require_write(request, Permission.CHANGE_CONFIG, cluster)
         sendable = log.exclude(channel=None)
         row = get_object_or_404(sendable, pk=row_id(request.POST.get("id", "")))
-        incident_actions.send_again(row, now, author(request))
+        incident_actions.retry_delivery(row, now, signed_in_actor_of(request))
         return redirect(f"{prefix_of(cluster)}/alerts/channels/")
     writable = owners_for(user, Permission.CHANGE_CONFIG, cluster)
-    rows = in_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
+    rows = filter_by_cluster(Channel.objects.prefetch_related("routes", "escalations"), cluster)
     context = {
         "page": "incidents",
         "tab": "channels",
-        "channels": [_channel(row, cluster, writable, limited=limited) for row in rows],
-        "routes": _tree(cluster, writable),
+        "channels": [_channel_context(row, cluster, writable, is_limited_user=is_limited_user) for row in rows],
+        "routes": _route_tree(cluster, writable),
         "log": [
-            presenters.delivery_row(row, now, limited=limited) for row in log.select_related("channel")[:_LOG]
+            presenters.delivery_row(row, now, is_limited_user=is_limited_user) for row in log.select_related("channel")[:_LOG]
         ],
-        "may_change": may(user, Permission.CHANGE_CONFIG, cluster),
+        "may_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/channels.html", context)
 
@@ -70,36 +70,36 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     or nothing.
     """
     row = (
-        get_object_or_404(in_cluster(Channel.objects.all(), cluster), pk=channel_id)
+        get_object_or_404(filter_by_cluster(Channel.objects.all(), cluster), pk=channel_id)
         if channel_id
         else Channel()
     )
     if channel_id:
-        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
-    user, now = signed_in(request), record_reader.current_time()
+        require_write(request, Permission.CHANGE_CONFIG, row.cluster)
+    user, now = signed_in_user_of(request), record_reader.current_time()
     do = request.POST.get("do", "")
-    here = f"{prefix_of(cluster)}/alerts/channels/"
+    list_url = f"{prefix_of(cluster)}/alerts/channels/"
     if do != "test" and not recent_proof.is_recent(request):
-        return recent_proof.ask(request)
+        return recent_proof.redirect_to_reauthentication(request)
     form = ChannelForm(
         request.POST if request.method == "POST" and do not in ("test", "delete") else None,
         instance=row,
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
-        may_allow_private=may_write(user, Permission.MANAGE_ACCESS, ""),
+        may_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
     )
     if do == "test" and row.pk:
-        incident_actions.try_out(row, now, author(request))
+        incident_actions.enqueue_test(row, now, signed_in_actor_of(request))
         messages.success(request, "A test is on its way: the log below says what comes of it.")
-        return redirect(f"{here}{row.pk}/")
+        return redirect(f"{list_url}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        incident_actions.delete_channel(row, now, author(request))
-        return redirect(here)
+        incident_actions.delete_channel(row, now, signed_in_actor_of(request))
+        return redirect(list_url)
     if form.is_bound and form.is_valid():
-        setup_actions.keep(row, form.save, author(request))
+        setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
         if not channel_id and not row.cluster:
-            _first_route(row)
+            _attach_first_channel(row)
         messages.success(request, f"The channel {row.name} is kept.")
-        return redirect(f"{here}{row.pk}/")
+        return redirect(f"{list_url}{row.pk}/")
     log = (
         Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
     )
@@ -108,7 +108,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         "tab": "channels",
         "form": form,
         "channel": row,
-        "log": [presenters.delivery_row(one, now, limited=is_limited(user)) for one in log[:_LOG]],
+        "log": [presenters.delivery_row(delivery, now, is_limited_user=is_limited(user)) for delivery in log[:_LOG]],
         "waiting": log.filter(sent_at=None, failed_at=None).exists(),
         "deleting": _deletion(row) if row.pk and (do == "delete" or "delete" in request.GET) else None,
     }
@@ -123,114 +123,114 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
 
     Template `dashboards/route.html`: `form`, `route`, `below` (what is deleted with it), `deleting`: it asks before.
     """
-    row = get_object_or_404(in_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
+    row = get_object_or_404(filter_by_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
     if route_id:
-        must_write(request, Permission.CHANGE_CONFIG, row.cluster)
+        require_write(request, Permission.CHANGE_CONFIG, row.cluster)
     if request.method == "POST":
         recent_proof.require(request)
-    user = signed_in(request)
-    here = f"{prefix_of(cluster)}/alerts/channels/"
+    user = signed_in_user_of(request)
+    list_url = f"{prefix_of(cluster)}/alerts/channels/"
     do = request.POST.get("do", "")
     if do == "delete" and row.pk and "confirm" in request.POST:
-        setup_actions.remove(row, author(request))
-        return redirect(here)
+        setup_actions.delete_setting(row, signed_in_actor_of(request))
+        return redirect(list_url)
     form = RouteForm(
         request.POST if request.method == "POST" and do != "delete" else None,
         instance=row,
         owners=owners_for(user, Permission.CHANGE_CONFIG, cluster),
     )
     if form.is_bound and form.is_valid():
-        setup_actions.keep(row, form.save, author(request))
-        return redirect(here)
+        setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
+        return redirect(list_url)
     context = {
         "page": "incidents",
         "tab": "channels",
         "form": form,
         "route": row,
-        "below": _below(row) if row.pk else [],
+        "below": _descendant_names(row) if row.pk else [],
         "deleting": bool(row.pk) and (do == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/route.html", context)
 
 
-def _first_route(made: Channel) -> None:
+def _attach_first_channel(channel_row: Channel) -> None:
     """The first channel hears of everything, or it would hear of nothing."""
     roots = Route.objects.filter(parent=None)
     if roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1:
-        roots[0].channels.add(made)
+        roots[0].channels.add(channel_row)
 
 
-def _hears(row: Channel, cluster: str | None = None) -> list[str]:
+def _receiver_sources(row: Channel, cluster: str | None = None) -> list[str]:
     """Return what leads to a channel, in a cluster or, without one, anywhere."""
     owners = None if cluster is None else ("", cluster)
-    found = [one.name for one in row.routes.all() if owners is None or one.cluster in owners]
-    found += [
-        f"second level of {one.name}"
-        for one in row.escalations.all()
-        if owners is None or one.cluster in owners
+    source_names = [route_row.name for route_row in row.routes.all() if owners is None or route_row.cluster in owners]
+    source_names += [
+        f"second level of {route_row.name}"
+        for route_row in row.escalations.all()
+        if owners is None or route_row.cluster in owners
     ]
-    return [*found, f"{row.digest} digest"] if row.digest else found
+    return [*source_names, f"{row.digest} digest"] if row.digest else source_names
 
 
 def _deletion(row: Channel) -> dict[str, Any]:
     """Return what deleting a channel does: routes that lose it, and notifications that are not sent any more."""
     unsent = Delivery.objects.filter(channel=row, sent_at=None, failed_at=None)
-    return {"routes": _hears(row), "unsent": unsent.count()}
+    return {"routes": _receiver_sources(row), "unsent": unsent.count()}
 
 
-def _below(row: Route) -> list[str]:
+def _descendant_names(row: Route) -> list[str]:
     """Return the names of the routes below a route, at any depth."""
     children = list(Route.objects.filter(parent=row))
-    return [name for child in children for name in (child.name, *_below(child))]
+    return [name for child in children for name in (child.name, *_descendant_names(child))]
 
 
-def _channel(row: Channel, cluster: str, writable: Collection[str], *, limited: bool) -> dict[str, Any]:
+def _channel_context(row: Channel, cluster: str, writable: Collection[str], *, is_limited_user: bool) -> dict[str, Any]:
     """Present a channel of a cluster's page; of the installation's a limited user sees name, kind and state."""
     log = Delivery.objects.filter(channel=row)
     newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
-    failing = newest is not None and newest.sent_at is None
-    hidden = limited and not row.cluster
-    shown = log.filter(cluster__in=shown_clusters(cluster, limited=limited))
+    is_failing = newest is not None and newest.sent_at is None
+    is_hidden = is_limited_user and not row.cluster
+    visible_deliveries = log.filter(cluster__in=log_clusters_of(cluster, has_limit=is_limited_user))
     return {
         "row": row,
-        "owner": owner_words(row.cluster),
+        "owner": format_owner(row.cluster),
         "may_change": row.cluster in writable,
-        "target": presenters.HIDDEN if hidden else setup_actions.target_of(row),
-        "routes": "; ".join(_hears(row, cluster)),
-        "failing": failing,
-        "error": newest.last_error if newest is not None and failing and not hidden else "",
-        "waiting": shown.filter(sent_at=None, failed_at=None).count(),
+        "target": presenters.HIDDEN_TEXT if is_hidden else setup_actions.destination_text(row),
+        "routes": "; ".join(_receiver_sources(row, cluster)),
+        "failing": is_failing,
+        "error": newest.last_error if newest is not None and is_failing and not is_hidden else "",
+        "waiting": visible_deliveries.filter(sent_at=None, failed_at=None).count(),
     }
 
 
-def _tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
-    rows = list(in_cluster(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
-    found: list[dict[str, Any]] = []
+def _route_tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]:
+    rows = list(filter_by_cluster(Route.objects.prefetch_related("channels", "escalate_to"), cluster))
+    lines: list[dict[str, Any]] = []
 
     def walk(parent: int | None, depth: int) -> None:
         for row in rows:
             if row.parent_id == parent:
-                line = {"depth": depth, "row": row, "words": _words(row)}
-                found.append(line | {"may_change": row.cluster in writable})
+                line = {"depth": depth, "row": row, "words": _route_texts(row)}
+                lines.append(line | {"may_change": row.cluster in writable})
                 walk(row.pk, depth + 1)
 
     walk(None, 0)
-    return found
+    return lines
 
 
-def _words(row: Route) -> dict[str, str]:
-    takes = [f"from {Severity(row.least).slug}"]
-    takes += [row.matchers] if row.matchers else []
-    takes += [f"of {row.cluster}"] if row.cluster else []
+def _route_texts(row: Route) -> dict[str, str]:
+    conditions = [f"from {Severity(row.least).slug}"]
+    conditions += [row.matchers] if row.matchers else []
+    conditions += [f"of {row.cluster}"] if row.cluster else []
     extra = []
     if row.escalate_after and row.escalate_to.all():
-        chiefs = ", ".join(one.name for one in row.escalate_to.all())
-        extra.append(f"after {row.escalate_after / 60:g} min without acknowledgement also {chiefs}")
+        escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
+        extra.append(f"after {row.escalate_after / 60:g} min without acknowledgement also {escalation_names}")
     if row.quiet_from is not None and row.quiet_until is not None:
         extra.append(
             f"quiet {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone}, critical passes"
         )
     if row.goes_on:
         extra.append("those after it hear, too")
-    names = ", ".join(one.name for one in row.channels.all())
-    return {"takes": ", ".join(takes), "channels": names, "extra": "; ".join(extra)}
+    names = ", ".join(channel_row.name for channel_row in row.channels.all())
+    return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(extra)}

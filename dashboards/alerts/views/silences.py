@@ -14,18 +14,18 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.forms import SilenceForm, WindowForm
 from dashboards.shared import presenters, recent_proof, record_reader, refusals
-from dashboards.shared.owners import owner_words
-from dashboards.shared.pages import prefix_of, sentence_of, signed_in
-from dashboards.shared.permissions import must_write, owners_for, requires
-from dashboards.shared.request_actor import author
+from dashboards.shared.owners import format_owner
+from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
+from dashboards.shared.permissions import require_write, owners_for, requires
+from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
-from fleet.alerts.evaluator import agents_matching
+from fleet.alerts.evaluator import match_agents
 from fleet.alerts.facts import agents_of, match_names
-from fleet.alerts.incident_actions import ActError
-from fleet.alerts.matchers import EVERYTHING, MatchError, is_everything, is_of_agents, matches, parse
+from fleet.alerts.incident_actions import ActionError
+from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, is_agent_matching, matches, parse_matchers
 from fleet.alerts.silences import WARN_BEFORE
-from fleet.models.access import Permission, may
-from fleet.models.alerting import MaintenanceWindow, Silence, in_cluster
+from fleet.models.access import Permission, has_permission
+from fleet.models.alerting import MaintenanceWindow, Silence, filter_by_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
@@ -47,7 +47,7 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
     if request.method == "POST":
-        must_write(request, Permission.ACT_ON_FLEET, cluster)
+        require_write(request, Permission.ACT_ON_FLEET, cluster)
         do = request.POST.get("do")
         if do == "silence":
             form = SilenceForm(request.POST)
@@ -55,30 +55,30 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
             window_form = WindowForm(
                 request.POST, auto_id=_WINDOW_IDS, instance=MaintenanceWindow(cluster=cluster)
             )
-        if _do(request, do or "", cluster, form, window_form):
+        if _handle_post(request, do or "", cluster, form, window_form):
             return redirect(f"{prefix_of(cluster)}/silences/")
     now = record_reader.current_time()
     text = str(form["matchers"].value() or "")
-    mine = in_cluster(Silence.objects.all(), cluster)
-    writable = owners_for(signed_in(request), Permission.ACT_ON_FLEET, cluster)
+    silence_rows = filter_by_cluster(Silence.objects.all(), cluster)
+    writable = owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
     context = {
         "page": "incidents",
         "tab": "silences",
         "active": [
-            _row(row, now, cluster, writable) for row in mine.filter(starts_at__lte=now, ends_at__gt=now)
+            _silence_context(row, now, cluster, writable) for row in silence_rows.filter(starts_at__lte=now, ends_at__gt=now)
         ],
         "pending": [
-            _row(row, now, cluster, writable) for row in mine.filter(starts_at__gt=now, ends_at__gt=now)
+            _silence_context(row, now, cluster, writable) for row in silence_rows.filter(starts_at__gt=now, ends_at__gt=now)
         ],
-        "expired": [_row(row, now, cluster, writable) for row in mine.filter(ends_at__lte=now)[:20]],
+        "expired": [_silence_context(row, now, cluster, writable) for row in silence_rows.filter(ends_at__lte=now)[:20]],
         "windows": [
-            _window(row, now, writable) for row in in_cluster(MaintenanceWindow.objects.all(), cluster)
+            _window_context(row, now, writable) for row in filter_by_cluster(MaintenanceWindow.objects.all(), cluster)
         ],
         "form": form,
         "window_form": window_form,
         "preview": preview_of(text, cluster, now),
         "blank": not text.strip(),
-        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
+        "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/silences.html", context)
 
@@ -89,120 +89,120 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
     text = request.GET.get("matchers", "")[:500]
-    found = preview_of(text, cluster, record_reader.current_time())
-    return render(request, "dashboards/_silence_preview.html", {"preview": found, "blank": not text.strip()})
+    match_preview = preview_of(text, cluster, record_reader.current_time())
+    return render(request, "dashboards/_silence_preview.html", {"preview": match_preview, "blank": not text.strip()})
 
 
 def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
     """What matchers mean now: `agents`, `incidents` (names), `everything`, `error` (a sentence, or empty)."""
-    found: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
+    match_preview: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
     try:
-        parsed = parse(text)
+        parsed_matchers = parse_matchers(text)
     except MatchError as error:
-        return found | {"error": f"{error}.".capitalize()}
-    found["everything"] = is_everything(parsed)
+        return match_preview | {"error": f"{error}.".capitalize()}
+    match_preview["everything"] = matches_everything(parsed_matchers)
     try:
         table = record_reader.reader().table(cluster, now)
     except StateError as error:
-        return found | {"error": f"The record cannot be read now: {error}."}
+        return match_preview | {"error": f"The record cannot be read now: {error}."}
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
-    if is_of_agents(parsed):
-        labels = {name: match_names(table.names, some) for name, some in store.labels(cluster).items()}
-        mask = agents_matching(table, parsed, labels)
-        hit = [row for row in rows if mask[agents_of(table, row.key)].any()]
-        return found | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in hit]}
-    hit = [row for row in rows if matches(parsed, store.value_of(row))]
+    if is_agent_matching(parsed_matchers):
+        labels = {name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()}
+        mask = match_agents(table, parsed_matchers, labels)
+        matched_rows = [row for row in rows if mask[agents_of(table, row.key)].any()]
+        return match_preview | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in matched_rows]}
+    matched_rows = [row for row in rows if matches(parsed_matchers, store.incident_of(row))]
     # Several incidents may count one agent: its auth strands it, and it was lost within the minute.
-    harmed = {index for row in hit for index in agents_of(table, row.key).tolist()}
-    return found | {
-        "agents": len(harmed),
-        "incidents": [row.cause_name or row.key for row in hit],
+    affected_agents = {index for row in matched_rows for index in agents_of(table, row.key).tolist()}
+    return match_preview | {
+        "agents": len(affected_agents),
+        "incidents": [row.cause_name or row.key for row in matched_rows],
     }
 
 
-def _do(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
+def _handle_post(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
     """Act; whether it is done and nothing is left to show."""
-    by, now = author(request), record_reader.current_time()
+    actor, now = signed_in_actor_of(request), record_reader.current_time()
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
     if do in ("extend", "end"):
-        row = get_object_or_404(in_cluster(Silence.objects.all(), cluster), pk=pk)
-        must_write(request, Permission.ACT_ON_FLEET, row.cluster)
+        row = get_object_or_404(filter_by_cluster(Silence.objects.all(), cluster), pk=pk)
+        require_write(request, Permission.ACT_ON_FLEET, row.cluster)
         if do == "extend":
             _prove_for_everything(request, row.matchers)
         try:
-            incident_actions.end(row, now, by) if do == "end" else incident_actions.extend(
-                row, 3600.0, now, by
+            incident_actions.end_silence(row, now, actor) if do == "end" else incident_actions.extend_silence(
+                row, 3600.0, now, actor
             )
-        except ActError as error:
-            refusals.complain(request, f"{error}.")
+        except ActionError as error:
+            refusals.record_and_show(request, f"{error}.")
         return True
     if do in ("remove", "switch"):
-        window = get_object_or_404(in_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
-        must_write(request, Permission.ACT_ON_FLEET, window.cluster)
+        window = get_object_or_404(filter_by_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
+        require_write(request, Permission.ACT_ON_FLEET, window.cluster)
         if do == "switch" and not window.enabled:
             _prove_for_everything(request, window.matchers)
         if do == "remove":
-            setup_actions.remove(window, by)
+            setup_actions.delete_setting(window, actor)
         else:
             window.enabled = not window.enabled
-            setup_actions.keep(window, lambda: window.save(update_fields=["enabled"]), by)
+            setup_actions.save_setting(window, lambda: window.save(update_fields=["enabled"]), actor)
         return True
     if do == "silence" and form.is_valid():
-        given = form.cleaned_data
-        if given["typed"].strip().lower() == EVERYTHING:
-            _prove_for_everything(request, given["matchers"])
+        form_data = form.cleaned_data
+        if form_data["typed"].strip().lower() == CONFIRMATION_WORD:
+            _prove_for_everything(request, form_data["matchers"])
         try:
-            begins = incident_actions.beginning(given["starts"], now)
-            until = begins + given["hours"] * 3600
-            incident_actions.silence(
-                given["matchers"], given["reason"], by.actor.name, begins, until, by,
-                cluster=cluster, typed=given["typed"],
+            begins = incident_actions.starts_at_of(form_data["starts"], now)
+            until = begins + form_data["hours"] * 3600
+            incident_actions.create_silence(
+                form_data["matchers"], form_data["reason"], actor.identity.name, begins, until, actor,
+                cluster=cluster, typed_word=form_data["typed"],
             )  # fmt: skip
-        except (ActError, MatchError) as error:
+        except (ActionError, MatchError) as error:
             form.add_error(None, sentence_of(error))
             return False
         return True
     if do == "window" and window_form.is_valid():
         _prove_for_everything(request, window_form.cleaned_data["matchers"])
-        window_form.instance.creator = by.actor.name[:200]
-        setup_actions.keep(window_form.instance, window_form.save, by)
+        window_form.instance.creator = actor.identity.name[:200]
+        setup_actions.save_setting(window_form.instance, window_form.save, actor)
         return True
     return False
 
 
 def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
     """Require recent proof of who it is before everything is kept quiet."""
-    if is_everything(parse(matchers)):
+    if matches_everything(parse_matchers(matchers)):
         recent_proof.require(request)
 
 
-def _row(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
-    shown = row.starts_at <= now < row.ends_at
+def _silence_context(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
+    is_active = row.starts_at <= now < row.ends_at
     return {
         "id": row.pk,
         "what": row.matchers or "everything",
         "reason": row.reason,
         "creator": row.creator,
-        "owner": owner_words(row.cluster),
+        "owner": format_owner(row.cluster),
         "may_act": row.cluster in writable,
         "starts": presenters.moment(row.starts_at),
         "starts_ms": presenters.age_ms(row.starts_at, now),
         "ends": presenters.moment(row.ends_at),
         "ends_ms": presenters.age_ms(row.ends_at, now),
-        "soon": shown and row.ends_at - now <= WARN_BEFORE,
-        "preview": preview_of(row.matchers, cluster, now) if shown else None,
+        "soon": is_active and row.ends_at - now <= WARN_BEFORE,
+        "preview": preview_of(row.matchers, cluster, now) if is_active else None,
     }
 
 
-def _window(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
+def _window_context(row: MaintenanceWindow, now: float, writable: Collection[str]) -> dict[str, Any]:
     window = store.window_of(row)
     current = window.current(now) if row.enabled else None
-    coming = window.upcoming(now, 3)
+    next_silences = window.upcoming_silences(now, 3)
     return {
         "id": row.pk,
         "name": row.name,
-        "owner": owner_words(row.cluster),
+        "owner": format_owner(row.cluster),
         "may_act": row.cluster in writable,
         "what": row.matchers or "everything",
         "when": f"{row.rule}, {row.starts:%H:%M} for {row.length.total_seconds() / 3600:g} h, {row.zone}",
@@ -211,6 +211,6 @@ def _window(row: MaintenanceWindow, now: float, writable: Collection[str]) -> di
         "enabled": row.enabled,
         "problem": window.problem,
         "now": current is not None,
-        "coming": [alert_presenters.span_words(one.starts_at, one.ends_at) for one in coming],
-        "changes": len({round(one.ends_at - one.starts_at) for one in coming}) > 1,
+        "coming": [alert_presenters.format_span(silence.starts_at, silence.ends_at) for silence in next_silences],
+        "changes": len({round(silence.ends_at - silence.starts_at) for silence in next_silences}) > 1,
     }

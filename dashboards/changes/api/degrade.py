@@ -14,9 +14,9 @@ from ninja import Router, Schema, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
-from dashboards.changes.api.drain import checked_reason, target_of
+from dashboards.changes.api.drain import require_reason, require_target
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSALS, by, prove
+from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, require_reauthentication
 from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes.standing import degradations
@@ -28,7 +28,7 @@ router = Router()
 per_cluster = PerCluster(router)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 #: A request that no worker takes within this is dropped, seconds: an operator would not expect it any more.
-_TAKEN_WITHIN = 60
+_TASK_EXPIRY_SECONDS = 60
 
 
 class DegradeBody(Body):
@@ -50,28 +50,28 @@ class DegradeAnswer(Schema):
     until: datetime | None
 
 
-@per_cluster.post("/instances/{instance_id}/degrade", auth=_ACT, response={202: DegradeAnswer, **REFUSALS})
+@per_cluster.post("/instances/{instance_id}/degrade", auth=_ACT, response={202: DegradeAnswer, **REFUSAL_RESPONSES})
 def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeBody) -> Any:
     """Have an instance report that it is degraded, so that balancers prefer others, or that it is so no longer."""
-    facts = target_of(cluster, instance_id).view.facts
-    prove(request)
-    author, seconds = by(request), body.minutes * 60 if body.degraded else 0.0
-    message = DegradeRequest(
-        cluster, facts.id, facts.name, body.degraded, checked_reason(body.reason), seconds, author.request_id
+    facts = require_target(cluster, instance_id).view.facts
+    require_reauthentication(request)
+    actor, seconds = actor_of(request), body.minutes * 60 if body.degraded else 0.0
+    degrade_request = DegradeRequest(
+        cluster, facts.id, facts.name, body.degraded, require_reason(body.reason), seconds, actor.request_id
     )
 
-    def send() -> None:
+    def send_task() -> None:
         task = "fleet.tasks.degrade_instance"
         try:
-            current_app.send_task(task, kwargs=asdict(message), expires=_TAKEN_WITHIN)
+            current_app.send_task(task, kwargs=asdict(degrade_request), expires=_TASK_EXPIRY_SECONDS)
         except OperationalError as error:
             raise HttpError(503, "No worker can be reached, so nothing was requested: try again.") from error
 
-    degradations.ask(message, author.actor, send)
+    degradations.submit_degrade_request(degrade_request, actor.identity, send_task)
     until = timezone.now() + timedelta(seconds=seconds) if body.degraded else None
     return Status(
         202,
         DegradeAnswer(
-            id=facts.id, name=facts.name, degraded=body.degraded, reason=message.reason, until=until
+            id=facts.id, name=facts.name, degraded=body.degraded, reason=degrade_request.reason, until=until
         ),
     )

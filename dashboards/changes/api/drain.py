@@ -13,7 +13,7 @@ from pydantic import Field
 from dashboards.changes.drain import DrainTarget, find_target, request_drain
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSALS, by, known, prove
+from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, require_cluster, require_reauthentication
 from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.models.access import Permission
@@ -23,7 +23,7 @@ from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
 router = Router()
 per_cluster = PerCluster(router)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
-_SHORTEST_REASON = 3
+_MIN_REASON_LENGTH = 3
 
 
 class DrainBody(Body):
@@ -51,47 +51,47 @@ class DrainAnswer(Schema):
     draining: bool
 
 
-@per_cluster.get("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSALS})
+@per_cluster.get("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES})
 def drain_request(request: HttpRequest, cluster: str, instance_id: str) -> Any:
     """Read what operators last requested of an instance, and whether the instance has accepted it."""
-    target = target_of(cluster, instance_id)
-    return _answer(target, target.row)
+    target = require_target(cluster, instance_id)
+    return _create_response(target, target.row)
 
 
-@per_cluster.post("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSALS})
+@per_cluster.post("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES})
 def drain(request: HttpRequest, cluster: str, instance_id: str, body: DrainBody) -> Any:
     """Drain an instance, or undrain it. A worker passes the request to the instance within seconds."""
-    target = target_of(cluster, instance_id)
-    prove(request)
-    reason = checked_reason(body.reason)
+    target = require_target(cluster, instance_id)
+    require_reauthentication(request)
+    reason = require_reason(body.reason)
     if body.drained and target.is_last and not body.even_last:
         facts = target.view.facts
         raise HttpError(
             409,
             f"No other {facts.kind.value} accepts connections: send `even_last: true` to drain {facts.name} anyway.",
         )
-    return _answer(target, request_drain(target, by(request), drained=body.drained, reason=reason))
+    return _create_response(target, request_drain(target, actor_of(request), should_drain=body.drained, reason=reason))
 
 
-def target_of(cluster: str, instance_id: str) -> DrainTarget:
+def require_target(cluster: str, instance_id: str) -> DrainTarget:
     """Return the instance, or 404."""
-    target = find_target(known(cluster), instance_id, record_reader.current_time())
+    target = find_target(require_cluster(cluster), instance_id, record_reader.current_time())
     if target is None:
         raise HttpError(404, f"There is no instance {instance_id} in the cluster {cluster}.")
     return target
 
 
-def checked_reason(text: str) -> str:
+def require_reason(text: str) -> str:
     """Return a reason that instances accept and people can read, or 400."""
     reason = text.strip()
-    if len(reason) < _SHORTEST_REASON or not is_reason(reason):
+    if len(reason) < _MIN_REASON_LENGTH or not is_reason(reason):
         raise HttpError(
-            400, f"`reason` must have {_SHORTEST_REASON} to {LONGEST_REASON} printable characters."
+            400, f"`reason` must have {_MIN_REASON_LENGTH} to {LONGEST_REASON} printable characters."
         )
     return reason
 
 
-def _answer(target: DrainTarget, row: Drain | None) -> DrainAnswer:
+def _create_response(target: DrainTarget, row: Drain | None) -> DrainAnswer:
     facts = target.view.facts
     return DrainAnswer(
         id=facts.id,
@@ -102,5 +102,5 @@ def _answer(target: DrainTarget, row: Drain | None) -> DrainAnswer:
         requested_at=None if row is None else row.asked_at,
         applied_at=None if row is None else row.told_at,
         error="" if row is None else row.error,
-        draining=target.view.draining is not None,
+        draining=target.view.drain_request is not None,
     )

@@ -11,21 +11,21 @@ from ninja import Router, Schema, Status
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
-    REFUSALS,
+    REFUSAL_RESPONSES,
     ChangeAnswer,
-    address,
-    answer,
-    base_of,
-    by,
-    carries_etag,
-    known,
-    tagged,
-    wants_if_match,
+    path_of,
+    respond_with_change,
+    read_if_match,
+    actor_of,
+    document_etag,
+    require_cluster,
+    set_etag,
+    document_if_match,
 )
 from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
-from fleet.changes import Refused, engine
+from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.networking import revisions as networking
 from fleet.models.access import Permission
 from fleet.models.networking import NetworkingRevision
@@ -39,7 +39,7 @@ per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _CHANGE = ApiAccess(Permission.CHANGE_CONFIG)
 _REVISIONS = 100
-_PLANS = wants_if_match("/networking-config", 201)
+_PLANS = document_if_match("/networking-config", 201)
 
 
 class ConfigAnswer(Schema):
@@ -57,7 +57,7 @@ class ConfigAnswer(Schema):
     document: dict[str, Any]
 
 
-class Wanted(Body):
+class NetworkingPlanBody(Body):
     """A change: fields by key as a person writes them, or a whole spec, or an old revision to go back to."""
 
     fields: dict[str, str] | None = None
@@ -87,15 +87,15 @@ class RevisionsAnswer(Schema):
 @per_cluster.get(
     "/networking-config",
     auth=_VIEW,
-    response={200: ConfigAnswer, **REFUSALS},
-    openapi_extra=carries_etag(),
+    response={200: ConfigAnswer, **REFUSAL_RESPONSES},
+    openapi_extra=document_etag(),
 )
 def networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read the networking config; the ETag is what a plan wants as If-Match."""
-    current = networking.must_be_read(known(cluster))
-    row = networking.reading_of(cluster)
+    current = networking.require_current_revision(require_cluster(cluster))
+    row = networking.read_state_of(cluster)
     assert row is not None, "it was read, so there is a row"
-    tagged(response, current.revision)
+    set_etag(response, current.revision)
     return ConfigAnswer(
         cluster=cluster,
         revision=current.revision,
@@ -107,10 +107,10 @@ def networking_config(request: HttpRequest, response: HttpResponse, cluster: str
     )
 
 
-@per_cluster.get("/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSALS})
+@per_cluster.get("/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSAL_RESPONSES})
 def revisions(request: HttpRequest, cluster: str) -> Any:
     """List the newest hundred revisions, the present one first."""
-    rows = NetworkingRevision.objects.filter(cluster=known(cluster))[:_REVISIONS]
+    rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_REVISIONS]
     return RevisionsAnswer(
         cluster=cluster,
         revisions=[
@@ -130,35 +130,35 @@ def revisions(request: HttpRequest, cluster: str) -> Any:
 @per_cluster.post(
     "/networking-config/plan",
     auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
+    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
     openapi_extra=_PLANS,
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanBody) -> Any:
     """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
-    base, now = base_of(request, address(cluster, "networking-config")), timezone.now()
-    current = networking.must_be_read(known(cluster))
-    after = wanted.dict(exclude_none=True)
-    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by(request), now, after):
-        if current.revision != base:
-            raise networking.Conflict(current)
-        config = _wanted(cluster, current, wanted)
-        change = networking.plan(cluster, base, config, by(request), now, record())
-    return Status(201, answer(response, change))
+    base_revision, now = read_if_match(request, path_of(cluster, "networking-config")), timezone.now()
+    current = networking.require_current_revision(require_cluster(cluster))
+    after = body.dict(exclude_none=True)
+    with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor_of(request), now, after):
+        if current.revision != base_revision:
+            raise networking.NetworkingConflictError(current)
+        config = _read_desired_config(cluster, current, body)
+        change = networking.plan_change(cluster, base_revision, config, actor_of(request), now, record())
+    return Status(201, respond_with_change(response, change))
 
 
-def _wanted(cluster: str, current: NetworkingRevision, wanted: Wanted) -> NetworkingConfig:
+def _read_desired_config(cluster: str, current: NetworkingRevision, body: NetworkingPlanBody) -> NetworkingConfig:
     """The config that is asked for. Raises Refused, with problems by key."""
-    if sum(one is not None for one in (wanted.fields, wanted.spec, wanted.revision)) != 1:
-        raise Refused("say one of: fields, spec, revision", {"fields": "one of three must be there"})
+    if sum(field_value is not None for field_value in (body.fields, body.spec, body.revision)) != 1:
+        raise ChangeRefusedError("say one of: fields, spec, revision", {"fields": "one of three must be there"})
     try:
-        if wanted.fields is not None:
-            return rules.set_fields(networking.resource_of(current).config, wanted.fields)
-        if wanted.spec is not None:
-            return config_yaml.from_document({"spec": wanted.spec}, strict=True).config
+        if body.fields is not None:
+            return rules.set_fields(networking.resource_of(current).config, body.fields)
+        if body.spec is not None:
+            return config_yaml.from_document({"spec": body.spec}, strict=True).config
     except NetworkingConfigError as error:
-        raise Refused(str(error), {one.key: one.sentence for one in error.problems}) from None
-    named = wanted.revision or ""
-    row = NetworkingRevision.objects.filter(cluster=cluster, revision=named.replace("\0", "")).first()
+        raise ChangeRefusedError(str(error), {field_value.key: field_value.sentence for field_value in error.problems}) from None
+    revision = body.revision or ""
+    row = NetworkingRevision.objects.filter(cluster=cluster, revision=revision.replace("\0", "")).first()
     if row is None:
-        raise Refused(f"there was no revision {named}", {"revision": "was never seen"})
+        raise ChangeRefusedError(f"there was no revision {revision}", {"revision": "was never seen"})
     return networking.resource_of(row).config

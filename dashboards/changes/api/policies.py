@@ -11,16 +11,16 @@ from pydantic import Field
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
-    REFUSALS,
+    REFUSAL_RESPONSES,
     ChangeAnswer,
-    address,
-    answer,
-    base_of,
-    by,
-    carries_etag,
-    known,
-    tagged,
-    wants_if_match,
+    path_of,
+    respond_with_change,
+    read_if_match,
+    actor_of,
+    document_etag,
+    require_cluster,
+    set_etag,
+    document_if_match,
 )
 from dashboards.shared.api.parameters import Body
 from dashboards.shared.api.per_cluster import PerCluster
@@ -31,7 +31,7 @@ from fleet.models.access import Permission
 router = Router()
 per_cluster = PerCluster(router)
 _VIEW, _CHANGE = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.CHANGE_CONFIG)
-_PLANS = wants_if_match("/policies", 201)
+_PLANS = document_if_match("/policies", 201)
 
 
 class PolicyItem(Schema):
@@ -74,7 +74,7 @@ class PoliciesAnswer(Schema):
     gone: dict[str, dict[str, str]]
 
 
-class Wanted(Body):
+class PolicyPlanBody(Body):
     """Other values: of each target named all its policies; other targets stay as they are."""
 
     desired: dict[str, dict[str, str]]
@@ -87,62 +87,62 @@ class Wanted(Body):
 @per_cluster.get(
     "/policies",
     auth=_VIEW,
-    response={200: PoliciesAnswer, **REFUSALS},
-    openapi_extra=carries_etag(),
+    response={200: PoliciesAnswer, **REFUSAL_RESPONSES},
+    openapi_extra=document_etag(),
 )
 def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
-    wanted = desired.wanted_of(known(cluster))
-    lines = planning.lines_of(cluster, wanted, record())
-    revision = desired.revision_of(wanted)
-    tagged(response, revision)
+    desired_values = desired.desired_values_of(require_cluster(cluster))
+    rows = planning.instance_rows_of(cluster, desired_values, record())
+    revision = desired.revision_of(desired_values)
+    set_etag(response, revision)
     return PoliciesAnswer(
         cluster=cluster,
         revision=revision,
-        desired=wanted,
+        desired=desired_values,
         instances=[
             InstancePolicies(
-                id=line.id,
-                name=line.name,
-                role=line.role,
-                takes=line.ours,
-                note=line.note,
+                id=row.id,
+                name=row.name,
+                role=row.role,
+                takes=row.is_managed,
+                note=row.note,
                 policies=[
                     PolicyItem(
                         name=cell.policy.name,
                         state=cell.state.value,
-                        desired=cell.desired,
-                        desired_of=cell.desired_of,
-                        value=cell.now,
+                        desired=cell.desired_value,
+                        desired_of=cell.desired_source,
+                        value=cell.current_value,
                         source=cell.source.value if cell.source else None,
-                        next_value=cell.following,
-                        beneath=cell.report.beneath.text if cell.report and cell.report.beneath else None,
+                        next_value=cell.next_value,
+                        beneath=cell.report.fallback_value.text if cell.report and cell.report.fallback_value else None,
                     )
-                    for cell in line.cells
+                    for cell in row.cells
                 ],
             )
-            for line in lines
+            for row in rows
         ],
-        gone=matrix.gone(lines, wanted),
+        gone=matrix.deregistered_values_of(rows, desired_values),
     )
 
 
 @per_cluster.post(
     "/policies/plan",
     auth=_CHANGE,
-    response={201: ChangeAnswer, **REFUSALS},
+    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
     openapi_extra=_PLANS,
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, wanted: Wanted) -> Any:
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanBody) -> Any:
     """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
-    change = planning.plan(
-        known(cluster),
-        {**desired.wanted_of(cluster), **wanted.desired},
+    change = planning.plan_change(
+        require_cluster(cluster),
+        {**desired.desired_values_of(cluster), **body.desired},
         record(),
-        revision=base_of(request, address(cluster, "policies")),
-        terms=wanted.terms,
-        roll_out=wanted.roll_out,
-        by=by(request),
+        revision=read_if_match(request, path_of(cluster, "policies")),
+        rollout_settings=body.terms,
+        should_roll_out=body.roll_out,
+        actor=actor_of(request),
         now=timezone.now(),
     )
-    return Status(201, answer(response, change))
+    return Status(201, respond_with_change(response, change))

@@ -13,15 +13,15 @@ from dashboards.changes import campaign_plans, campaign_rows, change_rows
 from dashboards.changes.api import changes as change_routes
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
-    REFUSALS,
+    REFUSAL_RESPONSES,
     ChangeAnswer,
-    answer,
-    by,
-    carries_etag,
-    known,
-    tagged,
+    respond_with_change,
+    actor_of,
+    document_etag,
+    require_cluster,
+    set_etag,
     version_of,
-    wants_if_match,
+    document_if_match,
 )
 from dashboards.shared.api.parameters import Body, Parameters
 from dashboards.shared.api.per_cluster import PerCluster
@@ -34,10 +34,10 @@ from fleet.models.moments import to_seconds
 router = Router()
 per_cluster = PerCluster(router)
 _VIEW, _ACT = ApiAccess(Permission.VIEW_FLEET), ApiAccess(Permission.ACT_ON_FLEET)
-_STEP = wants_if_match("/changes/{id}", 200)
+_STEP = document_if_match("/changes/{id}", 200)
 
 
-class Campaign(Body):
+class CampaignPlanBody(Body):
     """Whom (all that is given must hold), and how fast."""
 
     #: Which connection moves: the tunnel to a proxy, or the connection to an auth; default: "auth" if `auth` is given.
@@ -51,7 +51,7 @@ class Campaign(Body):
     pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
 
 
-class Progress(Schema):
+class ChangeProgress(Schema):
     """How far a change is: agents of a campaign, instances of a rollout, tunnels that were to close."""
 
     id: int
@@ -103,7 +103,7 @@ class ResultFilters(Parameters):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class Doing(Body):
+class ChangeActionBody(Body):
     """What to do."""
 
     do: Literal["pause", "resume", "stop", "abort"]
@@ -112,53 +112,53 @@ class Doing(Body):
 @per_cluster.post(
     "/reconnect/plan",
     auth=_ACT,
-    response={201: ChangeAnswer, **REFUSALS},
-    openapi_extra=carries_etag(201),
+    response={201: ChangeAnswer, **REFUSAL_RESPONSES},
+    openapi_extra=document_etag(201),
 )
-def plan(request: HttpRequest, response: HttpResponse, cluster: str, campaign: Campaign) -> Any:
+def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: CampaignPlanBody) -> Any:
     """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
-    given = {
-        "connection": campaign.connection,
-        "q": campaign.q,
-        "proxy": campaign.proxy,
-        "auth": campaign.auth,
-        "agents": "\n".join(campaign.agents),
+    filters = {
+        "connection": body.connection,
+        "q": body.q,
+        "proxy": body.proxy,
+        "auth": body.auth,
+        "agents": "\n".join(body.agents),
     }
-    made = campaign_plans.plan(known(cluster), given, campaign.pace, by(request), timezone.now())
-    return Status(201, answer(response, made))
+    change = campaign_plans.plan_campaign(require_cluster(cluster), filters, body.pace, actor_of(request), timezone.now())
+    return Status(201, respond_with_change(response, change))
 
 
 @per_cluster.get(
     "/changes/{int:change_id}/progress",
     auth=_VIEW,
-    response={200: Progress, **REFUSALS},
-    openapi_extra=carries_etag(),
+    response={200: ChangeProgress, **REFUSAL_RESPONSES},
+    openapi_extra=document_etag(),
 )
 def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
     """Say how far a change is."""
-    return _progress(response, change_routes.found(cluster, change_id))
+    return _create_progress_response(response, change_routes.require_change(cluster, change_id))
 
 
-@per_cluster.get("/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSALS})
+@per_cluster.get("/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSAL_RESPONSES})
 def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
     """List what became of each agent of a campaign."""
-    return _results(change_routes.found(cluster, change_id), filters)
+    return _create_results_response(change_routes.require_change(cluster, change_id), filters)
 
 
 @per_cluster.post(
     "/changes/{int:change_id}/do",
     auth=_ACT,
-    response={200: Progress, **REFUSALS},
+    response={200: ChangeProgress, **REFUSAL_RESPONSES},
     openapi_extra=_STEP,
 )
-def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, what: Doing) -> Any:
+def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionBody) -> Any:
     """Pause, resume, stop or abort a campaign or a rollout that runs."""
-    row = change_routes.mine(request, cluster, change_id)
-    return _progress(response, kinds.act(row, what.do, by(request), timezone.now()))
+    row = change_routes.require_permitted_change(request, cluster, change_id)
+    return _create_progress_response(response, kinds.run_action(row, body.do, actor_of(request), timezone.now()))
 
 
-def _progress(response: HttpResponse, row: Change) -> Progress:
-    tagged(response, version_of(row))
+def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgress:
+    set_etag(response, version_of(row))
     common: dict[str, Any] = {
         "id": row.pk,
         "revision": version_of(row),
@@ -166,16 +166,16 @@ def _progress(response: HttpResponse, row: Change) -> Progress:
         "state": row.state,
         "detail": row.detail,
     }
-    return Progress(**common, **kind_of(row).progress(row, to_seconds(timezone.now())))
+    return ChangeProgress(**common, **kind_of(row).progress_of(row, to_seconds(timezone.now())))
 
 
-def _results(row: Change, filters: ResultFilters) -> ResultsAnswer:
-    rows = row.campaign_agents.filter(position__gt=filters.after)
+def _create_results_response(row: Change, filters: ResultFilters) -> ResultsAnswer:
+    agent_rows = row.campaign_agents.filter(position__gt=filters.after)
     if filters.state:
-        rows = rows.filter(state=filters.state.replace("\0", ""))
-    found, names = list(rows[: filters.limit + 1]), change_rows.instance_names(row)
-    shown = found[: filters.limit]
+        agent_rows = agent_rows.filter(state=filters.state.replace("\0", ""))
+    rows, names = list(agent_rows[: filters.limit + 1]), change_rows.instance_names_of(row)
+    page_rows = rows[: filters.limit]
     return ResultsAnswer(
-        next=shown[-1].position if len(found) > filters.limit else None,
-        agents=[ResultItem(**campaign_rows.agent_result(one, names)) for one in shown],
+        next=page_rows[-1].position if len(rows) > filters.limit else None,
+        agents=[ResultItem(**campaign_rows.agent_result_of(agent_row, names)) for agent_row in page_rows],
     )

@@ -10,7 +10,7 @@ from django import forms
 from django.forms import BoundField
 from typing_extensions import override
 
-from fleet.changes.networking.plan import FOLLOWED
+from fleet.changes.networking.plan import SUPPORTED_FIELDS
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import (
@@ -55,7 +55,7 @@ _BY_NAME = {field.name: field for field in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NetworkingFieldRow:
     """One field in the template."""
 
     bound: BoundField
@@ -63,11 +63,11 @@ class Row:
     #: Its range, and what 0 or nothing means.
     range: str
     #: What holds when it is left empty.
-    default: str
+    empty_meaning: str
     #: What holds now.
-    effective: str
+    current_text: str
     #: Refloat's own nodes follow it.
-    followed: bool
+    is_supported: bool
 
 
 class NetworkingForm(forms.Form):
@@ -76,16 +76,16 @@ class NetworkingForm(forms.Form):
     revision = forms.CharField(widget=forms.HiddenInput, max_length=128)
 
     def __init__(
-        self, base: NetworkingConfig, *args: Any, closing_known: bool | None = None, **kwargs: Any
+        self, base: NetworkingConfig, *args: Any, is_closing_supported: bool | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self._base = base
         for field in FIELDS:
-            made = _field(field, base)
-            if field.name == "graceful_tunnel_closing" and closing_known is False:
-                made.disabled = True
-                made.help_text += " This cluster does not know the field: the switch stays off."
-            self.fields[field.name] = made
+            form_field = _create_form_field(field, base)
+            if field.name == "graceful_tunnel_closing" and is_closing_supported is False:
+                form_field.disabled = True
+                form_field.help_text += " This cluster does not know the field: the switch stays off."
+            self.fields[field.name] = form_field
 
     @property
     def config(self) -> NetworkingConfig:
@@ -96,85 +96,85 @@ class NetworkingForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Read every field as its kind, then look at ranges and contradictions."""
         data: dict[str, Any] = super().clean() or {}
-        wanted: dict[str, FieldValue] = {}
+        field_values: dict[str, FieldValue] = {}
         for field in FIELDS:
             if field.name in self.errors:
                 continue
             try:
-                wanted[field.name] = _parsed(field, data.get(field.name, ""))
+                field_values[field.name] = _parse_field(field, data.get(field.name, ""))
             except NetworkingConfigError as error:
-                self.say({one.key: one.sentence for one in error.problems})
+                self.add_problems({problem.key: problem.sentence for problem in error.problems})
         # A field that could not be read stays as it was: the others are judged all the same.
-        self._config = replace(self._base, **wanted)  # type: ignore[arg-type] # names and kinds of one table
+        self._config = replace(self._base, **field_values)  # type: ignore[arg-type] # names and kinds of one table
         try:
             rules.check(rules.with_defaults(self._config), rules.with_defaults(self._base))
         except NetworkingConfigError as error:
-            self.say({one.key: one.sentence for one in error.problems})
+            self.add_problems({problem.key: problem.sentence for problem in error.problems})
         return data
 
-    def say(self, problems: Mapping[str, str]) -> None:
+    def add_problems(self, problems: Mapping[str, str]) -> None:
         """Put sentences at their fields, by key; what is about none stands above the form."""
         for key, sentence in problems.items():
-            field = next((one for one in FIELDS if one.key == key), None)
+            field = next((config_field for config_field in FIELDS if config_field.key == key), None)
             self.add_error(field.name if field else None, f"{sentence[:1].upper()}{sentence[1:]}.")
 
-    def sections(self) -> Sequence[tuple[str, list[Row]]]:
+    def sections(self) -> Sequence[tuple[str, list[NetworkingFieldRow]]]:
         """The fields as they stand together."""
-        return [(heading, [self._row(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS]
+        return [(heading, [self._field_row_of(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS]
 
-    def _row(self, field: ConfigField) -> Row:
-        held = self._base.value_of(field)
-        effective = (
-            ("on" if held else "off") if isinstance(held, bool) else str(rules.format_value(field, held))
+    def _field_row_of(self, field: ConfigField) -> NetworkingFieldRow:
+        field_value = self._base.value_of(field)
+        current_text = (
+            ("on" if field_value else "off") if isinstance(field_value, bool) else str(rules.format_value(field, field_value))
         )
-        return Row(
+        return NetworkingFieldRow(
             self[field.name],
             field.key,
-            _range(field.name),
+            _format_range(field.name),
             field.zero,
-            field.zero if held == 0 and field.zero else effective if held != "" else "empty",
-            followed=field.name in FOLLOWED,
+            field.zero if field_value == 0 and field.zero else current_text if field_value != "" else "empty",
+            is_supported=field.name in SUPPORTED_FIELDS,
         )
 
 
-def initial_of(config: NetworkingConfig, revision: str) -> dict[str, Any]:
+def initial_values_of(config: NetworkingConfig, revision: str) -> dict[str, Any]:
     """What a form shows of a config."""
-    return {"revision": revision, **{field.name: _shown(field, config.value_of(field)) for field in FIELDS}}
+    return {"revision": revision, **{field.name: _initial_value_of(field, config.value_of(field)) for field in FIELDS}}
 
 
-def _shown(field: ConfigField, value: FieldValue) -> FieldValue:
-    if field.kind in {FieldKind.DURATION, FieldKind.INTEGER} and value == 0:
+def _initial_value_of(field: ConfigField, field_value: FieldValue) -> FieldValue:
+    if field.kind in {FieldKind.DURATION, FieldKind.INTEGER} and field_value == 0:
         return ""
-    return rules.format_value(field, value)
+    return rules.format_value(field, field_value)
 
 
-def _parsed(field: ConfigField, said: Any) -> FieldValue:
+def _parse_field(field: ConfigField, raw_value: Any) -> FieldValue:
     if field.kind is FieldKind.SWITCH:
-        return bool(said)
+        return bool(raw_value)
     if field.kind is FieldKind.TEXT:
-        return str(said).replace("\r\n", "\n")
-    text = str(said).strip()
+        return str(raw_value).replace("\r\n", "\n")
+    text = str(raw_value).strip()
     if not text and field.kind in {FieldKind.DURATION, FieldKind.INTEGER}:
         return 0
     return rules.parse_value(field, text)
 
 
-def _field(field: ConfigField, base: NetworkingConfig) -> forms.Field:
+def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Field:
     label = field.key.rpartition(".")[2] if field.key != "tunnel_strategy.type" else "tunnel_strategy"
-    common: dict[str, Any] = {"label": label.replace("_", " "), "help_text": field.help, "required": False}
+    field_options: dict[str, Any] = {"label": label.replace("_", " "), "help_text": field.help, "required": False}
     if field.kind is FieldKind.SWITCH:
-        return forms.BooleanField(**common)
+        return forms.BooleanField(**field_options)
     if field.kind is FieldKind.CHOICE:
         # One that is not known here is kept as the number it is.
-        held = str(base.value_of(field))
-        choices = dict.fromkeys([*field.choices, *([held] if held else [])])
-        return forms.ChoiceField(choices=[(word, word.replace("_", " ")) for word in choices], **common)
+        current_choice = str(base.value_of(field))
+        choices = dict.fromkeys([*field.choices, *([current_choice] if current_choice else [])])
+        return forms.ChoiceField(choices=[(choice, choice.replace("_", " ")) for choice in choices], **field_options)
     hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
     widget = forms.Textarea(attrs={"rows": 2}) if field.kind is FieldKind.TEXT else forms.TextInput(attrs=hint)
-    return forms.CharField(widget=widget, strip=False, **common)
+    return forms.CharField(widget=widget, strip=False, **field_options)
 
 
-def _range(name: str) -> str:
+def _format_range(name: str) -> str:
     field = _BY_NAME[name]
     if field.kind is FieldKind.DURATION:
         return f"{durations.format_seconds(field.lowest)} to {durations.format_seconds(field.highest)}"

@@ -14,10 +14,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
-from dashboards.changes.audit_query import PAGE, SINCE, AuditQuery
-from dashboards.changes.audit_words import action_words, differences
+from dashboards.changes.audit_query import PAGE_SIZE, PERIODS, AuditQuery
+from dashboards.changes.audit_words import describe_action, differences
 from dashboards.changes.change_rows import AUDIT_COLUMNS
-from dashboards.shared.pages import signed_in
+from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission, is_limited
 from fleet.models.changes import AuditEntry
@@ -26,7 +26,7 @@ from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
 #: The newest so many go into a file; older ones by a filter.
-_IN_A_FILE = 50_000
+_MAX_FILE_ROWS = 50_000
 
 
 @requires(Permission.VIEW_AUDIT)
@@ -35,29 +35,29 @@ _IN_A_FILE = 50_000
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show it. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`, `older`,
     `export`."""
-    query = AuditQuery.of(request.GET.dict())
-    rows = list(_rows(request, query, cluster)[: PAGE + 1])
-    asked = request.GET.copy()
-    asked.pop("before", None)
-    export = asked.urlencode()
-    if len(rows) > PAGE:
-        asked["before"] = str(rows[PAGE - 1].pk)
+    query = AuditQuery.from_parameters(request.GET.dict())
+    rows = list(_find_rows(request, query, cluster)[: PAGE_SIZE + 1])
+    parameters = request.GET.copy()
+    parameters.pop("before", None)
+    export = parameters.urlencode()
+    if len(rows) > PAGE_SIZE:
+        parameters["before"] = str(rows[PAGE_SIZE - 1].pk)
     context = {
         "page": "audit",
-        "entries": rows[:PAGE],
+        "entries": rows[:PAGE_SIZE],
         "rows": [
             {
                 "entry": entry,
-                "words": action_words(entry.action),
+                "words": describe_action(entry.action),
                 "differences": differences(entry.before, entry.after),
             }
-            for entry in rows[:PAGE]
+            for entry in rows[:PAGE_SIZE]
         ],
         "query": query,
         "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
-        "since": SINCE,
-        "older": f"?{asked.urlencode()}" if len(rows) > PAGE else "",
+        "since": PERIODS,
+        "older": f"?{parameters.urlencode()}" if len(rows) > PAGE_SIZE else "",
         "export": f"?{export}" if export else "",
     }
     return render(request, "dashboards/audit.html", context)
@@ -68,8 +68,8 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 @never_cache
 def audit_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """The filtered log as CSV, times in ISO 8601, before and after as JSON."""
-    return _file(
-        _csv(request, AuditQuery.of(request.GET.dict()), cluster),
+    return _create_file_response(
+        _create_csv(request, AuditQuery.from_parameters(request.GET.dict()), cluster),
         "text/csv; charset=utf-8",
         f"{cluster}-audit.csv",
     )
@@ -80,26 +80,26 @@ def audit_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @never_cache
 def audit_json(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """The filtered log as JSON, a line an entry."""
-    query = AuditQuery.of(request.GET.dict())
-    items = (change_rows.audit_item(entry) for entry in _rows(request, query, cluster)[:_IN_A_FILE])
-    text = "".join(json.dumps(item, separators=(",", ":")) + "\n" for item in items)
-    return _file(text, "application/x-ndjson", f"{cluster}-audit.jsonl")
+    query = AuditQuery.from_parameters(request.GET.dict())
+    audit_rows = (change_rows.audit_item_of(entry) for entry in _find_rows(request, query, cluster)[:_MAX_FILE_ROWS])
+    text = "".join(json.dumps(audit_row, separators=(",", ":")) + "\n" for audit_row in audit_rows)
+    return _create_file_response(text, "application/x-ndjson", f"{cluster}-audit.jsonl")
 
 
-def _csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
+def _create_csv(request: HttpRequest, query: AuditQuery, cluster: str) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(AUDIT_COLUMNS)
-    entries = _rows(request, query, cluster)[:_IN_A_FILE]
-    writer.writerows(change_rows.audit_cells(entry, json.dumps) for entry in entries)
+    entries = _find_rows(request, query, cluster)[:_MAX_FILE_ROWS]
+    writer.writerows(change_rows.audit_cells_of(entry, json.dumps) for entry in entries)
     return buffer.getvalue()
 
 
-def _rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
-    return query.rows(cluster, timezone.now(), limited=is_limited(signed_in(request)))
+def _find_rows(request: HttpRequest, query: AuditQuery, cluster: str) -> QuerySet[AuditEntry]:
+    return query.find_rows(cluster, timezone.now(), has_limit=is_limited(signed_in_user_of(request)))
 
 
-def _file(text: str, kind: str, name: str) -> HttpResponseBase:
+def _create_file_response(text: str, kind: str, name: str) -> HttpResponseBase:
     return HttpResponse(
         text, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
     )

@@ -10,20 +10,20 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import presenters
-from dashboards.changes.audit_words import action_words
+from dashboards.changes.audit_words import describe_action
 from dashboards.shared import recent_proof, record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in
-from dashboards.shared.permissions import must, requires
-from fleet.changes import Refused, engine, kinds
+from dashboards.shared.pages import needs_record, prefix_of, sentence_of, signed_in_user_of
+from dashboards.shared.permissions import require_permission, requires
+from fleet.changes import ChangeRefusedError, engine, kinds
 from fleet.changes.base_kind import ACTIONS
 from fleet.changes.kinds import kind_of
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import LOGGED_STATES
-from fleet.vocabulary.changes import LIVE, OCCUPYING, PERMISSION_OF, ChangeKind
+from fleet.vocabulary.changes import LIVE_STATES, EXCLUSIVE_STATES, PERMISSION_OF, ChangeKind
 
-_PAGE = 50
+_PAGE_SIZE = 50
 
 
 @requires(Permission.VIEW_FLEET)
@@ -31,8 +31,8 @@ _PAGE = 50
 @never_cache
 def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List changes, newest first. Template `dashboards/changes.html`: `page`, `changes`, `occupant`."""
-    rows = Change.objects.filter(cluster=cluster).defer("plan", "parameters", "before", "after")[:_PAGE]
-    context = {"page": "changes", "changes": rows, "occupant": engine.occupant(cluster)}
+    rows = Change.objects.filter(cluster=cluster).defer("plan", "parameters", "before", "after")[:_PAGE_SIZE]
+    context = {"page": "changes", "changes": rows, "occupant": engine.find_running_change(cluster)}
     return render(request, "dashboards/changes.html", context)
 
 
@@ -48,69 +48,69 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
     """
     row = get_object_or_404(Change.objects.select_related("cluster", "undoes"), cluster=cluster, pk=change_id)
     if request.method != "POST":
-        return _show(request, row)
-    must(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
-    do = request.POST.get("do", "")
+        return _render_change(request, row)
+    require_permission(request, Permission(PERMISSION_OF[ChangeKind(row.kind)]), cluster)
+    form_action = request.POST.get("do", "")
     try:
-        next_row = _act(request, row, do)
-    except Refused as error:
+        next_row = _run_action(request, row, form_action)
+    except ChangeRefusedError as error:
         row.refresh_from_db()
         # Problems of another plan have no fields here.
-        return _show(request, row, Refused(str(error)) if do == "undo" else error)
+        return _render_change(request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error)
     return redirect(f"{prefix_of(cluster)}/changes/{next_row.pk}/")
 
 
-def _act(request: HttpRequest, row: Change, do: str) -> Change:
+def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     """Do what was asked; return the change to show next. Raises Refused."""
-    author, now = request_actor.author(request), timezone.now()
-    if do == "undo":
+    actor, now = request_actor.signed_in_actor_of(request), timezone.now()
+    if form_action == "undo":
         # Planned like any other change, and then confirmed.
-        return kind_of(row).undo(row, author, now, record_reader.record())
-    if do == "cancel":
-        began = row.state in OCCUPYING
-        kind_of(row).cancel(row, author, now)
+        return kind_of(row).undo(row, actor, now, record_reader.record())
+    if form_action == "cancel":
+        is_running = row.state in EXCLUSIVE_STATES
+        kind_of(row).cancel(row, actor, now)
         messages.success(
-            request, "Called off: what was done stays done." if began else "Cancelled: nothing was changed."
+            request, "Called off: what was done stays done." if is_running else "Cancelled: nothing was changed."
         )
         return row
-    if do not in ACTIONS or do == "resume":
+    if form_action not in ACTIONS or form_action == "resume":
         # What it does outlives the session.
         recent_proof.require(request)
-    if do in ACTIONS:
-        return kinds.act(row, do, author, now)
-    if do == "approve":
-        engine.approve(row, author, now=now)
+    if form_action in ACTIONS:
+        return kinds.run_action(row, form_action, actor, now)
+    if form_action == "approve":
+        engine.approve(row, actor, now=now)
     else:
-        reason, typed = (request.POST.get(name, "") for name in ("reason", "typed"))
-        kinds.confirm(row, author, reason=reason, typed=typed, now=now)
-    if engine.ready(row):
-        request_actor.carry_out(row)
+        reason, typed_name = (request.POST.get(name, "") for name in ("reason", "typed"))
+        kinds.confirm(row, actor, reason=reason, typed_name=typed_name, now=now)
+    if engine.is_ready(row):
+        request_actor.start_change(row)
     return row
 
 
-def _show(request: HttpRequest, row: Change, error: Refused | None = None) -> HttpResponseBase:
-    user = signed_in(request)
-    can = may(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
+def _render_change(request: HttpRequest, row: Change, error: ChangeRefusedError | None = None) -> HttpResponseBase:
+    user = signed_in_user_of(request)
+    can_act = has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     problems = dict(error.problems) if error else {}
     context = {
         "page": "changes",
         "change": row,
         "question": row.plan.get("question", row.title),
-        "asks": engine.what_it_asks(row),
+        "asks": engine.requirements_of(row),
         "entries": [
-            (entry, action_words(entry.action))
+            (entry, describe_action(entry.action))
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")
         ],
-        "busy": engine.busy_sentence(row.cluster_id) if row.state not in LOGGED_STATES else "",
-        "can_act": can,
-        "can_approve": can and row.state == "confirmed" and row.needs_second and not row.approved_by
+        "busy": engine.describe_running_change(row.cluster_id) if row.state not in LOGGED_STATES else "",
+        "can_act": can_act,
+        "can_approve": can_act and row.state == "confirmed" and row.needs_second and not row.approved_by
         and user.pk not in (row.user_id, row.confirmed_by_id),
         "problems": problems,
         "sentence": "" if error is None or problems else sentence_of(error),
         "reason": request.POST.get("reason", ""),
         "typed": request.POST.get("typed", ""),
-        "can_undo": can and kind_of(row).offers_undo(row),
-        "live": row.state in LIVE,
-        **presenters.context(row, request.GET.get("state", "")),
+        "can_undo": can_act and kind_of(row).can_undo(row),
+        "live": row.state in LIVE_STATES,
+        **presenters.context_of(row, request.GET.get("state", "")),
     }  # fmt: skip
     return render(request, "dashboards/change.html", context)

@@ -17,7 +17,7 @@ from dashboards.shared.pages import needs_record, prefix_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
-from fleet.vocabulary.instances import CUT_OFF, InstanceKind
+from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 
 
 @requires(Permission.ACT_ON_FLEET)
@@ -36,28 +36,28 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
     if target is None:
         raise Http404(f"There is no instance {instance_id}.")
     view, row = target.view, target.row
-    wants = request.POST.get("wanted")
+    form_action = request.POST.get("wanted")
     form = DrainForm(
-        request.POST if request.method == "POST" else None, last=target.is_last and wants != "undrain"
+        request.POST if request.method == "POST" else None, last=target.is_last and form_action != "undrain"
     )
-    if wants in ("drain", "undrain") and form.is_valid():
+    if form_action in ("drain", "undrain") and form.is_valid():
         recent_proof.require(request)
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         reason = form.cleaned_data["reason"]
-        request_drain(target, request_actor.by(request, user), drained=wants == "drain", reason=reason)
-        what = "to take nobody new" if wants == "drain" else "to take connections again"
-        messages.success(request, f"{view.facts.name} is asked {what}.")
+        request_drain(target, request_actor.actor_of(request, user), should_drain=form_action == "drain", reason=reason)
+        effect = "to take nobody new" if form_action == "drain" else "to take connections again"
+        messages.success(request, f"{view.facts.name} is asked {effect}.")
         return redirect(f"{prefix_of(cluster)}/")
     context = {
         "card": presenters.instance_card(view, now, target.names),
         "row": row,
-        "drained": view.draining is not None or (row is not None and row.drained),
+        "drained": view.drain_request is not None or (row is not None and row.drained),
         # An auth need not answer: its agents are asked through their tunnels.
-        "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF,
+        "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
         "last": target.is_last,
         "form": form,
-        "turns": history.turns_of(cluster, instance_id, now),
+        "turns": history.read_instance_states(cluster, instance_id, now),
     }
     frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "fleet")
     return render(request, "dashboards/drain.html", frame | context)

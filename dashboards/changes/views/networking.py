@@ -12,26 +12,26 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import change_rows
-from dashboards.changes.forms.networking import NetworkingForm, initial_of
+from dashboards.changes.forms.networking import NetworkingForm, initial_values_of
 from dashboards.shared import record_reader, refusals, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
-from dashboards.shared.permissions import must, requires
+from dashboards.shared.permissions import require_permission, requires
 from dashboards.shared.row_ids import row_id
-from fleet.changes import Refused
+from fleet.changes import ChangeRefusedError
 from fleet.changes.networking import revisions as networking
-from fleet.changes.networking.revisions import Conflict
-from fleet.models.access import Permission, may
+from fleet.changes.networking.revisions import NetworkingConflictError
+from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
 
-_REVISIONS = 30
+_MAX_REVISIONS = 30
 
 
 @dataclass
-class Tab:
+class EditorTab:
     """What the editor shows: the form, or the text; one object."""
 
     form: NetworkingForm
@@ -47,8 +47,8 @@ class Tab:
     @property
     def refusal(self) -> str:
         """Why what was sent cannot be used, for the log."""
-        wrong = [(name, " ".join(map(str, errors))) for name, errors in self.form.errors.items()]
-        return "; ".join(f"{name}: {sentence}" for name, sentence in self.problems or wrong)
+        form_errors = [(name, " ".join(map(str, errors))) for name, errors in self.form.errors.items()]
+        return "; ".join(f"{name}: {sentence}" for name, sentence in self.problems or form_errors)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -61,91 +61,91 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
     Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (Tab), `revisions`, `owned` (by the
     auths' file), `can_change`, `sentence` while it was never read.
     """
-    row = networking.reading_of(cluster)
-    if row is None or row.current is None:
-        return _page(request, cluster, row, None)
+    read_state = networking.read_state_of(cluster)
+    if read_state is None or read_state.current is None:
+        return _render_page(request, cluster, read_state, None)
     if request.method == "POST":
-        return _post(request, cluster, row, row.current)
-    return _page(request, cluster, row, _editor(row, row.current, request.GET.get("tab", "form")))
+        return _handle_post(request, cluster, read_state, read_state.current)
+    return _render_page(request, cluster, read_state, _create_editor_tab(read_state, read_state.current, request.GET.get("tab", "form")))
 
 
-def _post(
-    request: HttpRequest, cluster: str, row: NetworkingReading, current: NetworkingRevision
+def _handle_post(
+    request: HttpRequest, cluster: str, read_state: NetworkingReading, current: NetworkingRevision
 ) -> HttpResponseBase:
-    must(request, Permission.CHANGE_CONFIG, cluster)
-    author, now = request_actor.author(request), timezone.now()
+    require_permission(request, Permission.CHANGE_CONFIG, cluster)
+    actor, now = request_actor.signed_in_actor_of(request), timezone.now()
     if "try_closing" in request.POST:
-        networking.try_closing(cluster, author, now)
+        networking.reset_closing_support(cluster, actor, now)
         return redirect(f"{prefix_of(cluster)}/networking/")
-    base: NetworkingRevision | None
-    undoes = None
+    base_revision: NetworkingRevision | None
+    undone_change_id = None
     if "revert" in request.POST:
-        old = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"]))
-        undoes = current.change_id if current.previous_id == old.pk else None
-        base, desired = current, _config(old)
-        tab = _editor(row, base, "form", desired)
+        old_revision = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"]))
+        undone_change_id = current.change_id if current.previous_id == old_revision.pk else None
+        base_revision, desired_config = current, _config_of(old_revision)
+        tab = _create_editor_tab(read_state, base_revision, "form", desired_config)
     else:
-        base = _base(cluster, request.POST.get("revision", ""), current)
-        if base is None:
-            tab = _editor(row, current, request.POST.get("tab", "form"))
+        base_revision = _find_base_revision(cluster, request.POST.get("revision", ""), current)
+        if base_revision is None:
+            tab = _create_editor_tab(read_state, current, request.POST.get("tab", "form"))
             tab.sentence = "Nobody here knows the revision you started from: this is what is stored now."
-            return _page(request, cluster, row, tab)
-        tab = _sent(request, row, base)
+            return _render_page(request, cluster, read_state, tab)
+        tab = _read_posted_tab(request, read_state, base_revision)
         if tab.config is None:
-            refusals.note(request, tab.refusal)
-            return _page(request, cluster, row, tab)
-        desired = tab.config
+            refusals.record(request, tab.refusal)
+            return _render_page(request, cluster, read_state, tab)
+        desired_config = tab.config
         if "show" in request.POST:
-            return _page(request, cluster, row, _editor(row, base, request.POST["show"], desired))
+            return _render_page(request, cluster, read_state, _create_editor_tab(read_state, base_revision, request.POST["show"], desired_config))
         if "rebase" in request.POST:
-            rebased, _ = rules.rebase(_config(base), rules.with_defaults(desired), _config(current))
-            tab = _editor(row, current, tab.name, rebased)
+            rebased_config, _ = rules.rebase(_config_of(base_revision), rules.with_defaults(desired_config), _config_of(current))
+            tab = _create_editor_tab(read_state, current, tab.name, rebased_config)
             tab.sentence = "Your change stands on theirs now. Nothing is written yet: look, and plan it."
-            return _page(request, cluster, row, tab)
+            return _render_page(request, cluster, read_state, tab)
     try:
-        change = networking.plan(
-            cluster, base.revision, desired, author, now, record_reader.record(), undoes=undoes
+        change = networking.plan_change(
+            cluster, base_revision.revision, desired_config, actor, now, record_reader.record(), undone_change_id=undone_change_id
         )
         return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
-    except Conflict as conflict:
-        rows = change_rows.three_way(_config(base), _config(conflict.theirs), desired)
-        tab.conflict = {"theirs": conflict.theirs, "rows": rows, "sentence": str(conflict)}
-    except Refused as error:
+    except NetworkingConflictError as conflict:
+        rows = change_rows.three_way_rows_of(_config_of(base_revision), _config_of(conflict.stored_revision), desired_config)
+        tab.conflict = {"theirs": conflict.stored_revision, "rows": rows, "sentence": str(conflict)}
+    except ChangeRefusedError as error:
         if error.problems and tab.name == "form":
-            tab.form.say(error.problems)
+            tab.form.add_problems(error.problems)
         else:
             tab.sentence = sentence_of(error)
-    return _page(request, cluster, networking.reading_of(cluster) or row, tab)
+    return _render_page(request, cluster, networking.read_state_of(cluster) or read_state, tab)
 
 
-def _sent(request: HttpRequest, row: NetworkingReading, base: NetworkingRevision) -> Tab:
+def _read_posted_tab(request: HttpRequest, read_state: NetworkingReading, base_revision: NetworkingRevision) -> EditorTab:
     """The editor with what was sent in it, which stands on a revision."""
     if request.POST.get("tab") != "yaml":
-        form = NetworkingForm(_config(base), request.POST, closing_known=row.knows_closing)
-        return Tab(form, "", config=form.config if form.is_valid() else None)
-    tab = _editor(row, base, "yaml")
+        form = NetworkingForm(_config_of(base_revision), request.POST, is_closing_supported=read_state.knows_closing)
+        return EditorTab(form, "", config=form.config if form.is_valid() else None)
+    tab = _create_editor_tab(read_state, base_revision, "yaml")
     tab.yaml = request.POST.get("yaml", "").replace("\r\n", "\n")
     try:
         config = config_yaml.from_yaml(tab.yaml).config
-        rules.check(rules.with_defaults(config), _config(base))
+        rules.check(rules.with_defaults(config), _config_of(base_revision))
         tab.config = config
     except NetworkingConfigError as error:
-        tab.problems = tuple((one.key, one.sentence) for one in error.problems)
+        tab.problems = tuple((problem.key, problem.sentence) for problem in error.problems)
     return tab
 
 
-def _editor(
-    row: NetworkingReading, base: NetworkingRevision, name: str, config: NetworkingConfig | None = None
-) -> Tab:
+def _create_editor_tab(
+    read_state: NetworkingReading, base_revision: NetworkingRevision, name: str, config: NetworkingConfig | None = None
+) -> EditorTab:
     """The editor with a config in it that stands on a revision; by default with that of the revision itself."""
-    resource = networking.resource_of(base)
+    resource = networking.resource_of(base_revision)
     resource = replace(resource, config=config or resource.config)
-    initial = initial_of(resource.config, base.revision)
-    form = NetworkingForm(_config(base), initial=initial, closing_known=row.knows_closing)
-    return Tab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
+    initial = initial_values_of(resource.config, base_revision.revision)
+    form = NetworkingForm(_config_of(base_revision), initial=initial, is_closing_supported=read_state.knows_closing)
+    return EditorTab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
 
 
-def _base(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision | None:
+def _find_base_revision(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision | None:
     """The revision that the sender started from; None when nobody here has seen it."""
     if revision == current.revision:
         return current
@@ -154,22 +154,22 @@ def _base(cluster: str, revision: str, current: NetworkingRevision) -> Networkin
     return NetworkingRevision.objects.filter(cluster=cluster, revision=revision).first()
 
 
-def _config(revision: NetworkingRevision) -> NetworkingConfig:
+def _config_of(revision: NetworkingRevision) -> NetworkingConfig:
     return rules.with_defaults(networking.resource_of(revision).config)
 
 
-def _page(
-    request: HttpRequest, cluster: str, row: NetworkingReading | None, tab: Tab | None
+def _render_page(
+    request: HttpRequest, cluster: str, read_state: NetworkingReading | None, tab: EditorTab | None
 ) -> HttpResponseBase:
-    current = row.current if row else None
+    current = read_state.current if read_state else None
     resource: NetworkingResource | None = networking.resource_of(current) if current else None
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
     text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()
     context = {
         "page": "networking",
-        "reading": row,
-        "read_ago": round((now - row.read_at).total_seconds()) if row and row.read_at else None,
+        "reading": read_state,
+        "read_ago": round((now - read_state.read_at).total_seconds()) if read_state and read_state.read_at else None,
         "current": current,
         "origin": resource.origin if resource else "",
         "owned": resource is not None and resource.origin == Origin.CONFIG_FILE,
@@ -178,11 +178,11 @@ def _page(
         "tab": tab,
         "revisions": [
             {
-                "row": one,
-                "rows": change_rows.diff(one.previous.document, one.document) if one.previous else [],
+                "row": revision,
+                "rows": change_rows.diff_rows_of(revision.previous.document, revision.document) if revision.previous else [],
             }
-            for one in revisions[:_REVISIONS]
+            for revision in revisions[:_MAX_REVISIONS]
         ],
-        "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/networking.html", context)

@@ -15,13 +15,13 @@ from django.views.decorators.http import require_http_methods
 from dashboards.changes import policy_rows
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
-from dashboards.shared.permissions import must, requires
+from dashboards.shared.permissions import require_permission, requires
 from dashboards.shared.presenters import number_fields
-from fleet.changes import Refused, Stale, engine
+from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
 from fleet.changes.policies import desired, planning
 from fleet.changes.policies import matrix as policy_matrix
-from fleet.changes.policies.matrix import Line, Wanted
-from fleet.models.access import Permission, may
+from fleet.changes.policies.matrix import InstanceRow, DesiredValues
+from fleet.models.access import Permission, has_permission
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
@@ -42,24 +42,24 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`, `gone`
     (what is still wanted of instances that are there no more), `revision`.
     """
-    wanted = desired.wanted_of(cluster)
-    lines = planning.lines_of(cluster, wanted, record_reader.record())
+    desired_values = desired.desired_values_of(cluster)
+    rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
     only_drift = request.GET.get("drift") == "1"
-    here = tuple(line for line in lines if line.drifts or not only_drift)
+    visible_rows = tuple(row for row in rows if row.has_drift or not only_drift)
     context = {
         "page": "policies",
-        "tables": policy_rows.tables(here, wanted, record_reader.current_time()),
-        "drifting": sum(line.drifts for line in lines),
-        "reporting": sum(line.reports for line in lines),
-        "unreported": sum(not line.reports for line in lines),
+        "tables": policy_rows.tables_of(visible_rows, desired_values, record_reader.current_time()),
+        "drifting": sum(row.has_drift for row in rows),
+        "reporting": sum(row.is_reporting for row in rows),
+        "unreported": sum(not row.is_reporting for row in rows),
         "only_drift": only_drift,
-        "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
-        "busy": engine.busy_sentence(cluster),
+        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
+        "busy": engine.describe_running_change(cluster),
         "gone": [
-            {"id": one, "name": _name_of(cluster, one), "values": values}
-            for one, values in policy_matrix.gone(lines, wanted).items()
+            {"id": instance_id, "name": _name_of(cluster, instance_id), "values": values}
+            for instance_id, values in policy_matrix.deregistered_values_of(rows, desired_values).items()
         ],
-        "revision": desired.revision_of(wanted),
+        "revision": desired.revision_of(desired_values),
     }
     return render(request, "dashboards/policies.html", context)
 
@@ -75,57 +75,57 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`,
     `unasked`, `is_gone`.
     """
-    wanted = desired.wanted_of(cluster)
-    lines = planning.lines_of(cluster, wanted, record_reader.record())
-    line = next((one for one in lines if one.id == target), None)
-    if target not in ROLES and line is None and target not in wanted:
+    desired_values = desired.desired_values_of(cluster)
+    rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
+    instance_row = next((row for row in rows if row.id == target), None)
+    if target not in ROLES and instance_row is None and target not in desired_values:
         raise Http404(f"There is no instance {target} in the cluster {cluster}.")
-    role = target if target in ROLES else line.role if line else _role_of(wanted[target])
-    edit = Edit(dict(wanted.get(target, {})), desired.revision_of(wanted))
+    role = target if target in ROLES else instance_row.role if instance_row else _role_of(desired_values[target])
+    edit = PolicyEdit(dict(desired_values.get(target, {})), desired.revision_of(desired_values))
     if request.method == "POST":
-        must(request, Permission.CHANGE_CONFIG, cluster)
-        edit.values, edit.revision = _sent(request, role), request.POST.get("revision", "")
-        planned = _posted(request, cluster, target, role, wanted, edit)
-        if planned is not None:
-            return redirect(f"{prefix_of(cluster)}/changes/{planned.pk}/")
+        require_permission(request, Permission.CHANGE_CONFIG, cluster)
+        edit.values, edit.revision = _read_posted_values(request, role), request.POST.get("revision", "")
+        planned_change = _handle_post(request, cluster, target, role, desired_values, edit)
+        if planned_change is not None:
+            return redirect(f"{prefix_of(cluster)}/changes/{planned_change.pk}/")
     values, problems = edit.values, edit.problems
-    mine = {**wanted.get(role, {}), **values} if target not in ROLES else values
+    effective_values = {**desired_values.get(role, {}), **values} if target not in ROLES else values
     context = {
         "page": "policies",
         "target": target,
         "title": f"all {PLURALS[role]}"
         if target in ROLES
-        else line.name
-        if line
+        else instance_row.name
+        if instance_row
         else _name_of(cluster, target),
         "is_role": target in ROLES,
-        "is_gone": target not in ROLES and line is None,
+        "is_gone": target not in ROLES and instance_row is None,
         "role": role,
         "plural": PLURALS[role],
-        "fields": _fields(role, values, problems, wanted.get(role, {}) if target not in ROLES else {}, line),
-        "terms": number_fields(rollouts.Terms(), request.POST, problems),
+        "fields": _field_contexts_of(role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row),
+        "terms": number_fields(rollouts.RolloutSettings(), request.POST, problems),
         "revision": edit.revision,
-        "snippets": snippets.all_of(role, {n: t for n, t in mine.items() if n not in problems}),
-        "previews": _previews(mine) if role == "auth" else [],
+        "snippets": snippets.all_of(role, {policy_name: text for policy_name, text in effective_values.items() if policy_name not in problems}),
+        "previews": _previews_of(effective_values) if role == "auth" else [],
         "outlook": edit.outlook,
         "three_way": edit.three_way,
-        "conflict": edit.conflict,
+        "conflict": edit.has_conflict,
         "sentence": edit.sentence,
-        "can_change": may(request.user, Permission.CHANGE_CONFIG, cluster),
+        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
         "roll_out": request.method != "POST" or "roll_out" in request.POST,
         "unasked": any(
-            one.asked_at is None for one in lines if one.role == role and target in (one.id, role)
+            row.polled_at is None for row in rows if row.role == role and target in (row.id, role)
         ),
         "restartable": [
-            one.name for one in lines if one.role == role and one.ours and target in (one.id, role)
+            row.name for row in rows if row.role == role and row.is_managed and target in (row.id, role)
         ],
     }
-    wrong = problems or (edit.sentence and not edit.good)
-    return render(request, "dashboards/policy_target.html", context, status=400 if wrong else 200)
+    has_error = problems or (edit.sentence and not edit.is_notice)
+    return render(request, "dashboards/policy_target.html", context, status=400 if has_error else 200)
 
 
 @dataclass
-class Edit:
+class PolicyEdit:
     """What somebody makes of the policies of one target."""
 
     values: dict[str, str]
@@ -134,59 +134,59 @@ class Edit:
     problems: dict[str, str] = field(default_factory=dict)
     sentence: str = ""
     #: The sentence is no refusal.
-    good: bool = False
+    is_notice: bool = False
     outlook: dict[str, Any] = field(default_factory=dict)
     #: Somebody else changed what is wanted meanwhile; what either did to these policies.
-    conflict: bool = False
+    has_conflict: bool = False
     three_way: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _posted(
-    request: HttpRequest, cluster: str, target: str, role: str, wanted: Wanted, edit: Edit
+def _handle_post(
+    request: HttpRequest, cluster: str, target: str, role: str, desired_values: DesiredValues, edit: PolicyEdit
 ) -> Change | None:
     """Preview, rebase or plan; None when the form is shown again."""
     if "preview" in request.POST:
-        _, wrong = env_policies.check(role, edit.values)
-        edit.problems = {error.name: error.sentence for error in wrong}
-        if not wrong:
-            roll_out = "roll_out" in request.POST
-            edit.outlook = planning.foreseen(
-                cluster, target, edit.values, record_reader.record(), roll_out=roll_out
+        _, errors = env_policies.check(role, edit.values)
+        edit.problems = {error.name: error.sentence for error in errors}
+        if not errors:
+            should_roll_out = "roll_out" in request.POST
+            edit.outlook = planning.preview_impact(
+                cluster, target, edit.values, record_reader.record(), should_roll_out=should_roll_out
             )
         return None
-    theirs = wanted.get(target, {})
-    known = desired.base_of(cluster, edit.revision)
-    base = theirs if known is None else known.get(target, {})
+    stored_values = desired_values.get(target, {})
+    base_revision_values = desired.find_base_values(cluster, edit.revision)
+    base_values = stored_values if base_revision_values is None else base_revision_values.get(target, {})
     if "rebase" in request.POST:
-        edit.values, edit.revision = desired.rebased(base, edit.values, theirs), desired.revision_of(wanted)
-        edit.good = True
+        edit.values, edit.revision = desired.rebase(base_values, edit.values, stored_values), desired.revision_of(desired_values)
+        edit.is_notice = True
         edit.sentence = "Your change stands on theirs now. Nothing is wanted yet: look, and plan it."
         return None
     try:
-        return planning.plan(
+        return planning.plan_change(
             cluster,
-            {**wanted, target: edit.values},
+            {**desired_values, target: edit.values},
             record_reader.record(),
             revision=edit.revision,
-            terms={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
-            roll_out="roll_out" in request.POST,
-            by=request_actor.author(request),
+            rollout_settings={name: request.POST[name] for name in rollouts.RANGES if name in request.POST},
+            should_roll_out="roll_out" in request.POST,
+            actor=request_actor.signed_in_actor_of(request),
             now=timezone.now(),
         )
-    except Stale as error:
-        edit.conflict = True
-        edit.three_way = policy_rows.three_way(role, base, theirs, edit.values)
+    except StaleRevisionError as error:
+        edit.has_conflict = True
+        edit.three_way = policy_rows.three_way_rows_of(role, base_values, stored_values, edit.values)
         edit.sentence = sentence_of(error)
-    except Refused as error:
-        edit.problems = {name.removeprefix(f"{target}."): why for name, why in error.problems.items()}
-        shown = {one.name for one in env_policies.of_role(role)} | set(rollouts.RANGES)
-        edit.sentence = "" if set(edit.problems) & shown else sentence_of(error)
+    except ChangeRefusedError as error:
+        edit.problems = {name.removeprefix(f"{target}."): reason for name, reason in error.problems.items()}
+        field_names = {policy.name for policy in env_policies.of_role(role)} | set(rollouts.RANGES)
+        edit.sentence = "" if set(edit.problems) & field_names else sentence_of(error)
     return None
 
 
-def _sent(request: HttpRequest, role: str) -> dict[str, str]:
-    written = {one.name: request.POST.get(one.name, "").strip() for one in env_policies.of_role(role)}
-    return {name: text for name, text in written.items() if text}
+def _read_posted_values(request: HttpRequest, role: str) -> dict[str, str]:
+    texts = {policy.name: request.POST.get(policy.name, "").strip() for policy in env_policies.of_role(role)}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _role_of(values: Mapping[str, str]) -> str:
@@ -196,14 +196,14 @@ def _role_of(values: Mapping[str, str]) -> str:
 
 def _name_of(cluster: str, instance_id: str) -> str:
     """The name an instance had; its id when nobody remembers."""
-    found = Instance.objects.filter(cluster=cluster, instance_id=instance_id).values_list("name", flat=True)
-    return found.first() or instance_id
+    names = Instance.objects.filter(cluster=cluster, instance_id=instance_id).values_list("name", flat=True)
+    return names.first() or instance_id
 
 
-def _fields(
-    role: str, values: dict[str, str], problems: dict[str, str], of_role: dict[str, str], line: Line | None
+def _field_contexts_of(
+    role: str, values: dict[str, str], problems: dict[str, str], role_values: dict[str, str], instance_row: InstanceRow | None
 ) -> list[dict[str, Any]]:
-    cells = {cell.policy.name: cell for cell in line.cells} if line else {}
+    cells = {cell.policy.name: cell for cell in instance_row.cells} if instance_row else {}
     return [
         {
             "policy": policy,
@@ -213,9 +213,9 @@ def _fields(
             "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
-            "default": policy_rows.shown(policy, policy.default),
-            "inherits": policy_rows.shown(policy, of_role[policy.name]) if policy.name in of_role else "",
-            "now": policy_rows.cell(cells[policy.name]) if policy.name in cells else None,
+            "default": policy_rows.format_policy_value(policy, policy.default),
+            "inherits": policy_rows.format_policy_value(policy, role_values[policy.name]) if policy.name in role_values else "",
+            "now": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,
             "sample": policy_json.document(
                 service_config.ServiceConfig(service_config.PickHealthyMode.RECONNECT, ""), policy.name
             )
@@ -234,7 +234,7 @@ def _config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | N
     return service_config.from_environment({policy.name: text})
 
 
-def _previews(values: dict[str, str]) -> list[policy_json.DialectPreview]:
+def _previews_of(values: dict[str, str]) -> list[policy_json.DialectPreview]:
     try:
         config = service_config.from_environment(values)
     except ServiceConfigError:

@@ -14,11 +14,11 @@ from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, prefix_of, sentence_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields
-from fleet.changes import Refused, engine
+from fleet.changes import ChangeRefusedError, engine
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import Connection, Pace
+from fleet.vocabulary.campaigns import ConnectionKind, CampaignSettings
 from fleet.vocabulary.instances import InstanceKind
 
 
@@ -32,35 +32,35 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
     `window`, `proxies`, `auths`, `connection` (what is chosen to move), `problems`, `sentence`, `busy`.
     """
-    given = request.POST if request.method == "POST" else request.GET
+    form_values = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
-        pace = {name: given[name] for name in campaigns.PACE if name in given}
-        who = request_actor.author(request)
+        raw_settings = {name: form_values[name] for name in campaigns.CAMPAIGN_SETTING_NAMES if name in form_values}
+        actor = request_actor.signed_in_actor_of(request)
         try:
-            change = campaign_plans.plan(cluster, given.dict(), pace, who, timezone.now())
-        except Refused as error:
+            change = campaign_plans.plan_campaign(cluster, form_values.dict(), raw_settings, actor, timezone.now())
+        except ChangeRefusedError as error:
             problems = error.problems
             sentence = "" if set(problems) - {"chosen"} else sentence_of(error)
         else:
             return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     context = {
         "page": "changes",
-        "given": given,
-        "fields": number_fields(Pace(), given, problems),
+        "given": form_values,
+        "fields": number_fields(CampaignSettings(), form_values, problems),
         "window": [
-            {"name": name, "value": given.get(name, "00:00"), "problem": problems.get(name, ""),
+            {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
              "label": "Not before (UTC)" if name == "window_from" else "Not after (UTC)"}
-            for name in campaigns.PACE if name not in campaigns.RANGES
+            for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.RANGES
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],
         "auths": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH],
-        "connection": given.get("connection")
-        or (Connection.AUTH if given.get("auth") else Connection.TUNNEL).value,
+        "connection": form_values.get("connection")
+        or (ConnectionKind.AUTH if form_values.get("auth") else ConnectionKind.TUNNEL).value,
         "problems": problems,
         "sentence": sentence,
-        "busy": engine.busy_sentence(cluster),
+        "busy": engine.describe_running_change(cluster),
     }  # fmt: skip
     return render(request, "dashboards/reconnect.html", context, status=400 if problems or sentence else 200)

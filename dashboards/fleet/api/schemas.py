@@ -13,7 +13,7 @@ class Problem(Schema):
     detail: str
 
 
-class Dated(Schema):
+class DatedResponse(Schema):
     """What every answer about a fleet says of its age."""
 
     cluster: str
@@ -24,7 +24,7 @@ class Dated(Schema):
     stale: bool
 
 
-class SummaryAnswer(Dated):
+class SummaryAnswer(DatedResponse):
     """The fleet in ten numbers; every state is in `counts`."""
 
     interval_ms: int
@@ -75,7 +75,7 @@ class AgentItem(Schema):
     expires_at: datetime | None
 
 
-class AgentsAnswer(Dated):
+class AgentsAnswer(DatedResponse):
     """One page of agents; `next` is the `cursor` of the page after it, null on the last."""
 
     total: int
@@ -143,7 +143,7 @@ class InstanceItem(Schema):
     counts: dict[str, int]
 
 
-class InstancesAnswer(Dated):
+class InstancesAnswer(DatedResponse):
     """All instances ever seen."""
 
     instances: list[InstanceItem]

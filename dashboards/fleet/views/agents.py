@@ -13,18 +13,18 @@ from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_query
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
-from dashboards.fleet.agent_report import said
+from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.retire import retirement_of
 from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record, prefix_of
 from dashboards.shared.permissions import requires
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.transitions import Transition
 from fleet.monitoring.views import FleetTable
 
 #: Changes of state on an agent's page.
-_CHANGES = 50
+_CHANGE_LIMIT = 50
 
 
 @requires(Permission.VIEW_FLEET)
@@ -41,22 +41,22 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     now = record_reader.current_time()
     reader = record_reader.reader()
     table = reader.table(cluster, now)
-    found, error = _find(table, request.GET)
+    page, error = _find_page(table, request.GET)
     instances = {view.facts.id: view for view in table.instances.values()}
-    here = f"{prefix_of(cluster)}/agents/"
+    base_url = f"{prefix_of(cluster)}/agents/"
     context = {
-        "rows": [presenters.agent_row(reader.agent(table, index), instances, now) for index in found.indices],
+        "rows": [presenters.agent_row(reader.agent(table, index), instances, now) for index in page.indices],
         "chosen": request.GET.getlist("state"),
         "query": request.GET.get("q", ""),
         "proxy": request.GET.get("proxy", ""),
         "auth": request.GET.get("auth", ""),
-        "total": found.total,
-        "first_url": f"{here}?{_filters(request.GET)}" if "after" in request.GET else "",
-        "next_url": f"{here}?{_filters(request.GET, found.next_cursor)}" if found.next_cursor else "",
+        "total": page.total,
+        "first_url": f"{base_url}?{_query_string_of(request.GET)}" if "after" in request.GET else "",
+        "next_url": f"{base_url}?{_query_string_of(request.GET, page.next_cursor)}" if page.next_cursor else "",
         "error": error,
         "sort": request.GET.get("sort", ""),
-        "heads": {by: _head(request.GET, by) for by in agent_query.SORTS},
-        "csv_url": f"{prefix_of(cluster)}/agents.csv?{_filters(request.GET)}",
+        "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORTS},
+        "csv_url": f"{prefix_of(cluster)}/agents.csv?{_query_string_of(request.GET)}",
     }
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agents.html", frame | context, status=400 if error else 200)
@@ -74,16 +74,16 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
     reader = record_reader.reader()
     table = reader.table(cluster, now)
     try:
-        found = agent_query.ordered(table, _query(request.GET), request.GET.get("sort", ""))
+        indices = agent_query.select_sorted(table, _query(request.GET), request.GET.get("sort", ""))
     except QueryError as error:
         return HttpResponse(f"{error}\n", status=400, content_type="text/plain; charset=utf-8")
-    views = reader.agents(table, (int(index) for index in found))
+    views = reader.agents(table, (int(index) for index in indices))
     pieces = agent_csv.lines(views, table.instances.values())
     response = StreamingHttpResponse(
-        _in_thread(pieces), content_type="text/csv; charset=utf-8; header=present"
+        _iterate_in_thread(pieces), content_type="text/csv; charset=utf-8; header=present"
     )
-    taken = datetime.fromtimestamp(table.as_of or now, UTC)
-    response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{taken:%Y%m%dT%H%M%SZ}.csv"'
+    as_of = datetime.fromtimestamp(table.as_of or now, UTC)
+    response["Content-Disposition"] = f'attachment; filename="agents-{cluster}-{as_of:%Y%m%dT%H%M%SZ}.csv"'
     response["Cache-Control"] = "private, no-store"
     return response
 
@@ -103,63 +103,63 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
-    context = presenters.agent_page(explanation, now) | {"said": said(explanation, now)}
-    context["may_act"] = may(request.user, Permission.ACT_ON_FLEET, cluster)
+    context = presenters.agent_page(explanation, now) | {"said": present_agent_report(explanation, now)}
+    context["may_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
     context["retirement"] = retirement_of(cluster, explanation, now)
     context["history"] = presenters.history(
-        Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGES], now
+        Transition.objects.filter(cluster_id=cluster, agent=agent_id)[:_CHANGE_LIMIT], now
     )
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", frame | context)
 
 
-def _find(table: FleetTable, given: QueryDict) -> tuple[Page, str]:
+def _find_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
     """One page of the list, or an empty one and the sentence that says what is wrong with the filter."""
     try:
-        query = _query(given)
+        query = _query(params)
         return agent_query.page(
             table,
             query,
-            cursor=given.get("after") or None,
+            cursor=params.get("after") or None,
             limit=agent_query.PAGE_SIZE,
-            sort=given.get("sort", ""),
+            sort=params.get("sort", ""),
         ), ""
     except QueryError as error:
         return Page(indices=(), total=0, next_cursor=None), str(error)
 
 
-def _query(given: QueryDict) -> AgentQuery:
+def _query(params: QueryDict) -> AgentQuery:
     """The search field's filters, and those of the form's other fields with them."""
-    query = agent_query.parse(given.get("q", ""))
+    query = agent_query.parse(params.get("q", ""))
     return agent_query.narrow(
         query,
-        states=given.getlist("state"),
-        proxies=[name for name in (given.get("proxy", "").strip(),) if name],
-        auths=[name for name in (given.get("auth", "").strip(),) if name],
+        states=params.getlist("state"),
+        proxies=[name for name in (params.get("proxy", "").strip(),) if name],
+        auths=[name for name in (params.get("auth", "").strip(),) if name],
     )
 
 
-def _head(given: QueryDict, by: str) -> dict[str, str]:
+def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:
     """A column's head: where it leads (`query`: the first page, sorted by it; again: the other way), and `aria`."""
-    sort = given.get("sort", "")
-    words = {by: "ascending", f"-{by}": "descending"}
-    query = urlencode([*_kept(given, "after", "sort"), ("sort", f"-{by}" if sort == by else by)])
-    return {"query": query, "aria": words.get(sort, "")}
+    sort = params.get("sort", "")
+    directions = {column: "ascending", f"-{column}": "descending"}
+    query = urlencode([*_query_pairs_of(params, "after", "sort"), ("sort", f"-{column}" if sort == column else column)])
+    return {"query": query, "aria": directions.get(sort, "")}
 
 
-async def _in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
+async def _iterate_in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
     """Make each piece beside the event loop, when the one before has been sent."""
-    following = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
-    while (piece := await following()) is not None:
+    next_piece = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
+    while (piece := await next_piece()) is not None:
         yield piece
 
 
-def _filters(given: QueryDict, after: str | None = None) -> str:
+def _query_string_of(params: QueryDict, after: str | None = None) -> str:
     """The query string of the same filters, from another cursor on."""
-    return urlencode([*_kept(given, "after"), *([("after", after)] if after else [])])
+    return urlencode([*_query_pairs_of(params, "after"), *([("after", after)] if after else [])])
 
 
-def _kept(given: QueryDict, *left_out: str) -> list[tuple[str, str]]:
-    return [(key, value) for key, values in given.lists() if key not in left_out for value in values if value]
+def _query_pairs_of(params: QueryDict, *excluded_keys: str) -> list[tuple[str, str]]:
+    return [(key, text) for key, texts in params.lists() if key not in excluded_keys for text in texts if text]

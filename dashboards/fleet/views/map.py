@@ -38,20 +38,20 @@ def layout(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     reader = record_reader.reader()
     etag = f'"{cluster}-{reader.layout_version(cluster)}"'
     # gzip_page weakens the ETag it compressed under; the weak form names the same layout.
-    known = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
+    client_etags = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
     response: HttpResponse
-    if etag in known:
+    if etag in client_etags:
         response = HttpResponseNotModified()
     else:
-        found = reader.layout(cluster)
-        etag = f'"{cluster}-{found.version}"'
+        fleet_layout = reader.layout(cluster)
+        etag = f'"{cluster}-{fleet_layout.version}"'
         response = JsonResponse(
             {
-                "version": found.version,
-                "ids": found.ids,
-                "names": found.names,
-                "homes": found.homes,
-                "blocks": found.blocks,
+                "version": fleet_layout.version,
+                "ids": fleet_layout.ids,
+                "names": fleet_layout.names,
+                "homes": fleet_layout.homes,
+                "blocks": fleet_layout.blocks,
             }
         )
     response["ETag"] = etag

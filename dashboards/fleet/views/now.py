@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from dashboards.shared import presenters, record_reader
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import known_clusters, requires
-from fleet.alerts.causes import causes_now
-from fleet.models.access import Permission, may
+from fleet.alerts.causes import find_causes
+from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 
@@ -32,8 +32,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     context = {
         **presenters.frame(reader.summary(cluster, now), now, "fleet"),
         **presenters.instance_cards(tuple(table.instances.values()), now),
-        "causes": causes_now(table),
-        "may_act": may(request.user, Permission.ACT_ON_FLEET, cluster),
+        "causes": find_causes(table),
+        "may_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)
 
@@ -45,6 +45,6 @@ def home(request: HttpRequest) -> HttpResponseBase:
         return fleet_now(request)
     except PermissionDenied:
         for cluster in known_clusters():
-            if may(request.user, Permission.VIEW_FLEET, cluster):
+            if has_permission(request.user, Permission.VIEW_FLEET, cluster):
                 return redirect("fleet-now-of-cluster", cluster=cluster)
         raise

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.fleet.forms import RetireForm
 from dashboards.fleet.retire import is_alive, request_retirement, retirement_of
 from dashboards.shared import presenters, recent_proof, record_reader, request_actor
-from dashboards.shared.pages import needs_record, prefix_of, signed_in
+from dashboards.shared.pages import needs_record, prefix_of, signed_in_user_of
 from dashboards.shared.permissions import requires
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -36,21 +36,21 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
         raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
     # What operators said last; the record follows within a round or two.
     retirement = retirement_of(cluster, explanation, now)
-    retired = retirement is not None and retirement.retired
-    alive, wants = is_alive(explanation), request.POST.get("wanted")
+    is_retired = retirement is not None and retirement.is_retired
+    alive, action = is_alive(explanation), request.POST.get("wanted")
     form = RetireForm(
         request.POST if request.method == "POST" else None,
-        alive=alive and not retired and wants != "unretire",
+        alive=alive and not is_retired and action != "unretire",
     )
-    if wants in ("retire", "unretire") and form.is_valid():
+    if action in ("retire", "unretire") and form.is_valid():
         recent_proof.require(request)
-        by, reason = request_actor.by(request, signed_in(request)), form.cleaned_data["reason"]
-        request_retirement(cluster, explanation, by, retired=wants == "retire", reason=reason)
-        outcome = "will be retired" if wants == "retire" else "will be reinstated"
+        actor, reason = request_actor.actor_of(request, signed_in_user_of(request)), form.cleaned_data["reason"]
+        request_retirement(cluster, explanation, actor, retired=action == "retire", reason=reason)
+        outcome = "will be retired" if action == "retire" else "will be reinstated"
         messages.success(request, f"{explanation.view.name} {outcome} with the next round.")
         return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
     context = presenters.agent_page(explanation, now) | {
-        "retired": retired, "retirement": retirement, "alive": alive, "form": form,
+        "retired": is_retired, "retirement": retirement, "alive": alive, "form": form,
     }  # fmt: skip
     frame = presenters.frame(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/retire.html", frame | context)

@@ -12,8 +12,8 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 from typing_extensions import override
 
-from dashboards.shared.permissions import Access
-from fleet.models.access import Permission, may
+from dashboards.shared.permissions import AccessRequirement
+from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import find_token
 
@@ -23,7 +23,7 @@ class ApiAccess(HttpBearer):
 
     def __init__(self, permission: Permission, *, of_cluster: bool = True) -> None:
         super().__init__()
-        self.access = Access(permission=permission, of_cluster=of_cluster)
+        self.access = AccessRequirement(permission=permission, of_cluster=of_cluster)
         self._permission = permission
 
     @override
@@ -40,18 +40,18 @@ class ApiAccess(HttpBearer):
     @override
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Let a bearer in."""
-        found = find_token(token, timezone.now())
-        if found is None:
+        api_token = find_token(token, timezone.now())
+        if api_token is None:
             return None
         # What changes something is logged as done by this token, also what is refused.
-        request.refloat_token = found  # type: ignore[attr-defined] # read back by api.change_responses and request_log
-        if not found.allows(self._permission):
-            raise HttpError(403, f"The token {found} has not the scope {self._permission.value}.")
-        return self._admit(request, found.user)
+        request.refloat_token = api_token  # type: ignore[attr-defined] # read back by api.change_responses and request_log
+        if not api_token.allows(self._permission):
+            raise HttpError(403, f"The token {api_token} has not the scope {self._permission.value}.")
+        return self._admit(request, api_token.user)
 
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
-        if not may(user, self._permission, cluster if self.access.of_cluster else None):
+        if not has_permission(user, self._permission, cluster if self.access.of_cluster else None):
             raise HttpError(403, f"{user.get_username()} has not the permission: {self._permission.label}.")
         return user

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from dashboards.shared import recent_proof, request_actor
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import is_known
-from fleet.audit import By
-from fleet.changes import Stale, engine
+from dashboards.shared.permissions import is_known_cluster
+from fleet.audit import RequestActor
+from fleet.changes import StaleRevisionError, engine
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.tokens import ApiToken
@@ -31,27 +31,27 @@ class Refusal(Schema):
 
 
 #: What these routes may answer besides their own.
-REFUSALS = {frozenset({400, 401, 403, 404, 409, 412, 428, 503}): Refusal}
+REFUSAL_RESPONSES = {frozenset({400, 401, 403, 404, 409, 412, 428, 503}): Refusal}
 
 
-def carries_etag(status: int = 200) -> dict[str, Any]:
+def document_etag(status: int = 200) -> dict[str, Any]:
     """Say in the document that the answer carries an ETag; `openapi_extra` of a route."""
-    said = "What to send as If-Match with what changes it."
-    header = {"description": said, "required": True, "schema": {"type": "string"}}
+    description = "What to send as If-Match with what changes it."
+    header = {"description": description, "required": True, "schema": {"type": "string"}}
     return {"responses": {status: {"headers": {"ETag": header}}}}
 
 
-def wants_if_match(where: str, status: int) -> dict[str, Any]:
+def document_if_match(path: str, status: int) -> dict[str, Any]:
     """Say in the document that If-Match must be sent, with the ETag of `where`, and that the answer carries one."""
-    said = f"The ETag of GET {where}. 428 without it, 412 when that is not what is there any more."
+    description = f"The ETag of GET {path}. 428 without it, 412 when that is not what is there any more."
     header = {
         "in": "header",
         "name": "If-Match",
         "required": True,
         "schema": {"type": "string"},
-        "description": said,
+        "description": description,
     }
-    return {"parameters": [header], **carries_etag(status)}
+    return {"parameters": [header], **document_etag(status)}
 
 
 class ChangeItem(Schema):
@@ -91,32 +91,32 @@ class ChangeAnswer(ChangeItem):
     undoes: int | None
 
 
-def by(request: HttpRequest) -> By:
+def actor_of(request: HttpRequest) -> RequestActor:
     """Who asks."""
     token: ApiToken | None = getattr(request, "refloat_token", None)
-    return request_actor.by(request, caller(request), token)
+    return request_actor.actor_of(request, caller_of(request), token)
 
 
-def caller(request: HttpRequest) -> User:
+def caller_of(request: HttpRequest) -> User:
     """The user whom the route's guard let in."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
     return user
 
 
-def prove(request: HttpRequest) -> None:
+def require_reauthentication(request: HttpRequest) -> None:
     """Require recent proof of who it is from a session; a token needs none. Raises ReauthenticationRequired."""
     if getattr(request, "refloat_token", None) is None:
         recent_proof.require(request)
 
 
-def known(cluster: str) -> str:
+def require_cluster(cluster: str) -> str:
     """The cluster, or 404."""
-    if not is_known(cluster):
+    if not is_known_cluster(cluster):
         raise HttpError(404, f"There is no cluster {cluster}.")
     return cluster
 
 
-class Overtaken(Exception):
+class PreconditionFailed(Exception):
     """What If-Match names is not there any more; `revision` is."""
 
     def __init__(self, sentence: str, revision: str) -> None:
@@ -124,22 +124,22 @@ class Overtaken(Exception):
         self.revision = revision
 
 
-def address(cluster: str, what: str) -> str:
+def path_of(cluster: str, resource: str) -> str:
     """Where something of a cluster is read."""
-    return f"/api/v1/{what}" if cluster == DEFAULT_CLUSTER else f"/api/v1/clusters/{cluster}/{what}"
+    return f"/api/v1/{resource}" if cluster == DEFAULT_CLUSTER else f"/api/v1/clusters/{cluster}/{resource}"
 
 
-def base_of(request: HttpRequest, where: str) -> str:
+def read_if_match(request: HttpRequest, path: str) -> str:
     """The revision that the caller read at `where`. 428 without If-Match, 400 for one that names none."""
-    said = request.headers.get("If-Match", "").strip()
-    if not said:
+    header = request.headers.get("If-Match", "").strip()
+    if not header:
         raise HttpError(
             428,
-            f"Send If-Match with the ETag of GET {where}, so that nobody is overrun who changed it since.",
+            f"Send If-Match with the ETag of GET {path}, so that nobody is overrun who changed it since.",
         )
-    revision = said.removeprefix("W/").strip('"')
+    revision = header.removeprefix("W/").strip('"')
     if revision in ("", "*") or "\0" in revision:
-        raise HttpError(400, f"If-Match must name what you read, as the ETag of GET {where} gives it.")
+        raise HttpError(400, f"If-Match must name what you read, as the ETag of GET {path} gives it.")
     return revision
 
 
@@ -148,27 +148,27 @@ def version_of(change: Change) -> str:
     return f"{change.pk}-{change.step}"
 
 
-def tagged(response: HttpResponse, revision: str) -> None:
+def set_etag(response: HttpResponse, revision: str) -> None:
     """Have an answer carry an ETag."""
     response["ETag"] = f'"{revision}"'
 
 
-def must_match(request: HttpRequest, change: Change) -> None:
+def require_if_match(request: HttpRequest, change: Change) -> None:
     """Refuse what is asked of a change that is not where the caller saw it. 428, 400, and Overtaken for 412."""
-    where = address(change.cluster_id, f"changes/{change.pk}")
-    if base_of(request, where) != version_of(change):
-        raise Overtaken(
-            f"The change is {change.state} by now: look at GET {where} again, and send its ETag as If-Match.",
+    path = path_of(change.cluster_id, f"changes/{change.pk}")
+    if read_if_match(request, path) != version_of(change):
+        raise PreconditionFailed(
+            f"The change is {change.state} by now: look at GET {path} again, and send its ETag as If-Match.",
             version_of(change),
         )
 
 
-def read_again(cluster: str, error: Stale) -> str:
+def describe_stale(cluster: str, error: StaleRevisionError) -> str:
     """The sentence of something that was planned on what is there no more."""
-    return f"{sentence_of(error)} Look at GET {address(cluster, error.what)} again, and plan with its ETag as If-Match."
+    return f"{sentence_of(error)} Look at GET {path_of(cluster, error.resource)} again, and plan with its ETag as If-Match."
 
 
-def item(change: Change) -> dict[str, Any]:
+def fields_of(change: Change) -> dict[str, Any]:
     """The fields of `ChangeItem`."""
     columns = [name for name in ChangeItem.model_fields if name not in ("id", "revision")]
     return {
@@ -178,13 +178,13 @@ def item(change: Change) -> dict[str, Any]:
     }
 
 
-def answer(response: HttpResponse, change: Change) -> ChangeAnswer:
+def respond_with_change(response: HttpResponse, change: Change) -> ChangeAnswer:
     """Everything of one change, with its ETag; ids of agents are left out, there may be many thousands."""
-    tagged(response, version_of(change))
-    asked = engine.what_it_asks(change)
-    plan = {name: value for name, value in change.plan.items() if name != "watched"}
+    set_etag(response, version_of(change))
+    requirements = engine.requirements_of(change)
+    plan = {name: field_value for name, field_value in change.plan.items() if name != "watched"}
     return ChangeAnswer(
-        **item(change),
+        **fields_of(change),
         cluster=change.cluster_id,
         question=plan.get("question", change.title),
         plan=plan,
@@ -192,7 +192,7 @@ def answer(response: HttpResponse, change: Change) -> ChangeAnswer:
         progress=change.progress,
         before=change.before,
         after=change.after,
-        asks_typed=asked.typed,
-        asks_second=asked.second_approver,
+        asks_typed=requirements.expected_name,
+        asks_second=requirements.second_approver,
         undoes=change.undoes_id,
     )

@@ -19,11 +19,11 @@ class Parameters(Schema):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, values: Any, info: ValidationInfo) -> Any:
+    def _check_names(cls, parameters: Any, info: ValidationInfo) -> Any:
         """Refuse others; ninja itself passes on only those it knows."""
         request = (info.context or {}).get("request")
         unknown = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
         if unknown:
             names = ", ".join(repr(name[:50]) for name in unknown[:5])
             raise ValueError(f"there is no parameter {names}; there are {', '.join(cls.model_fields)}")
-        return values
+        return parameters

@@ -20,45 +20,45 @@ class PerCluster:
     def __init__(self, router: Router | NinjaAPI) -> None:
         self._router = router if isinstance(router, Router) else router.default_router
 
-    def get(self, path: str, **said: Any) -> Callable[[_View], _View]:
+    def get(self, path: str, **options: Any) -> Callable[[_View], _View]:
         """Route GET at both paths."""
-        return self._route("GET", path, said)
+        return self._route("GET", path, options)
 
-    def post(self, path: str, **said: Any) -> Callable[[_View], _View]:
+    def post(self, path: str, **options: Any) -> Callable[[_View], _View]:
         """Route POST at both paths."""
-        return self._route("POST", path, said)
+        return self._route("POST", path, options)
 
-    def _route(self, method: str, path: str, said: dict[str, Any]) -> Callable[[_View], _View]:
-        def both(view: _View) -> _View:
+    def _route(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_View], _View]:
+        def decorate(view: _View) -> _View:
             route = self._router.api_operation
-            route([method], path, tags=["default cluster"], **said)(_of_default(view))
-            route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **said)(_of_any(view))
+            route([method], path, tags=["default cluster"], **options)(_wrap_for_default_cluster(view))
+            route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **options)(_wrap_for_any_cluster(view))
             return view
 
-        return both
+        return decorate
 
 
-def _of_default(view: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_for_default_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
     """The view without its parameter `cluster`."""
 
     @functools.wraps(view)
-    def short(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         return view(*args, cluster=DEFAULT_CLUSTER, **kwargs)
 
     # Resolved here: ninja would look the names of the annotations up in this module.
-    full = inspect.signature(view, eval_str=True)
-    rest = [one for one in full.parameters.values() if one.name != "cluster"]
-    short.__signature__ = full.replace(parameters=rest)  # type: ignore[attr-defined] # what inspect looks for
-    return short
+    signature = inspect.signature(view, eval_str=True)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "cluster"]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # what inspect looks for
+    return wrapper
 
 
-def _of_any(view: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_for_any_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
     """The view under a name of its own: ninja names operations after functions."""
 
     @functools.wraps(view)
-    def named(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         return view(*args, **kwargs)
 
-    named.__name__ = f"cluster_{view.__name__}"
-    named.__signature__ = inspect.signature(view, eval_str=True)  # type: ignore[attr-defined] # as above
-    return named
+    wrapper.__name__ = f"cluster_{view.__name__}"
+    wrapper.__signature__ = inspect.signature(view, eval_str=True)  # type: ignore[attr-defined] # as above
+    return wrapper

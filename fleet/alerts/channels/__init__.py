@@ -16,7 +16,7 @@ class SendError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SendRequest:
     """One message on its way to one channel."""
 
     #: As `messages.payload` made it.
@@ -30,7 +30,7 @@ class Errand:
     #: Private and loopback targets are allowed.
     allow_private: bool = False
     #: Severities of the messages about the same incident that the channel took before.
-    earlier: frozenset[str] = frozenset()
+    earlier_severities: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -40,5 +40,5 @@ class Errand:
     @property
     def incident(self) -> Mapping[str, Any]:
         """What the message says of its incident."""
-        found: Mapping[str, Any] = self.payload["incident"]
-        return found
+        incident: Mapping[str, Any] = self.payload["incident"]
+        return incident

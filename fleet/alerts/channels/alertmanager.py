@@ -11,47 +11,47 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fleet.alerts.channels import Errand
+from fleet.alerts.channels import SendRequest
 from fleet.alerts.channels.http import check_address, post
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
 #: An alert that is not posted again ends after this, seconds: three posts of `reposting` may be lost.
 _LIFETIME = 4 * 60.0
-_LIFETIME_OF_A_TEST = 60.0
+_TEST_LIFETIME = 60.0
 #: Alerts in one request.
 _BATCH = 500
 
 
-def send(errand: Errand) -> None:
+def send(request: SendRequest) -> None:
     """POST the alert of one message. Raises SendError."""
-    post_alerts(errand, [*ended_alerts(errand), alert(errand)])
+    post_alerts(request, [*ended_alerts_of(request), alert_of(request)])
 
 
-def repost(errands: Sequence[Errand]) -> None:
+def repost(requests: Sequence[SendRequest]) -> None:
     """POST the alerts of several messages to one channel. Raises SendError."""
-    post_alerts(errands[0], [alert(errand) for errand in errands])
+    post_alerts(requests[0], [alert_of(request) for request in requests])
 
 
-def post_alerts(errand: Errand, alerts: Sequence[Mapping[str, Any]]) -> None:
+def post_alerts(request: SendRequest, alerts: Sequence[Mapping[str, Any]]) -> None:
     """POST alerts to the Alertmanager of the channel of a message. Raises SendError."""
-    url = f"{str(errand.config['url']).rstrip('/')}/api/v2/alerts"
+    url = f"{str(request.config['url']).rstrip('/')}/api/v2/alerts"
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
-    token = errand.secrets.get("token", "")
+    token = request.secrets.get("token", "")
     if token:
         headers["Authorization"] = f"Bearer {token}"
     for start in range(0, len(alerts), _BATCH):
         batch = alerts[start : start + _BATCH]
-        post(url, json.dumps(batch).encode(), headers, allow_private=errand.allow_private)
+        post(url, json.dumps(batch).encode(), headers, allow_private=request.allow_private)
 
 
-def alert(errand: Errand) -> dict[str, Any]:
+def alert_of(request: SendRequest) -> dict[str, Any]:
     """Return the alert of a message: labels name the incident and its severity, annotations say how it is now."""
-    incident, links = errand.incident, errand.payload["links"]
-    resolved_at = incident["resolved_at"] if errand.kind == "resolved" else None
-    lifetime = _LIFETIME_OF_A_TEST if errand.kind == "test" else _LIFETIME
-    made: dict[str, Any] = {
+    incident, links = request.incident, request.payload["links"]
+    resolved_at = incident["resolved_at"] if request.kind == "resolved" else None
+    lifetime = _TEST_LIFETIME if request.kind == "test" else _LIFETIME
+    alert_document: dict[str, Any] = {
         "labels": {
-            "alertname": "RefloatTest" if errand.kind == "test" else "RefloatIncident",
+            "alertname": "RefloatTest" if request.kind == "test" else "RefloatIncident",
             # The identity: the same for all alerts of one incident, whatever becomes of its severity.
             "incident": incident["id"],
             "cluster": incident["cluster"],
@@ -61,29 +61,29 @@ def alert(errand: Errand) -> dict[str, Any]:
             "source": "refloat",
         },
         "annotations": {
-            "summary": errand.payload["subject"],
-            "description": errand.payload["text"],
+            "summary": request.payload["subject"],
+            "description": request.payload["text"],
             "state": incident["state"],
             "affected": str(incident["affected"]),
             "peak": str(incident["peak"]),
             **({"runbook_url": links["Runbook"]} if "Runbook" in links else {}),
         },
         "startsAt": incident["opened_at"],
-        "endsAt": resolved_at or _iso(errand.at + lifetime),
+        "endsAt": resolved_at or _iso(request.at + lifetime),
     }
     if "Incident" in links:
-        made["generatorURL"] = links["Incident"]
-    return made
+        alert_document["generatorURL"] = links["Incident"]
+    return alert_document
 
 
-def ended_alerts(errand: Errand) -> list[dict[str, Any]]:
+def ended_alerts_of(request: SendRequest) -> list[dict[str, Any]]:
     """Return the alerts that end because the severity is a label: those of the severities the incident had before."""
-    current = alert(errand)
-    severity = errand.incident["severity"]
-    end = errand.incident["resolved_at"] or _iso(errand.at)
+    current = alert_of(request)
+    severity = request.incident["severity"]
+    end = request.incident["resolved_at"] or _iso(request.at)
     return [
-        {**current, "labels": {**current["labels"], "severity": earlier}, "endsAt": end}
-        for earlier in sorted(errand.earlier - {severity})
+        {**current, "labels": {**current["labels"], "severity": earlier_severity}, "endsAt": end}
+        for earlier_severity in sorted(request.earlier_severities - {severity})
     ]
 
 

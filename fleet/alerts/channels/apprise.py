@@ -15,9 +15,9 @@ from typing import TypeVar
 from apprise import Apprise, AttachmentManager, NotifyType
 from apprise.plugins import NotifyBase
 
-from fleet.alerts.channels import Errand, SendError
-from fleet.alerts.channels.guard import Guard, public_only
-from fleet.alerts.channels.http import TIMEOUT, RefusedTarget, check_host
+from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels.guard import ConnectionGuard, public_only
+from fleet.alerts.channels.http import TIMEOUT, PrivateAddressError, check_host
 from fleet.alerts.channels.kind import SECRET, ChannelKind, Field
 
 T = TypeVar("T")
@@ -34,43 +34,43 @@ _BY_SEVERITY = {"critical": NotifyType.FAILURE, "warning": NotifyType.WARNING}
 AttachmentManager().remove("file", unload=False)  # type: ignore[no-untyped-call] # it has no types
 
 #: Addresses that an attempt is under way to.
-under_way: set[str] = set()
+pending_addresses: set[str] = set()
 _lock = threading.Lock()
 
 
-def send(errand: Errand) -> None:
+def send(request: SendRequest) -> None:
     """Notify one address. Raises SendError."""
-    address = errand.secrets.get("url", "")
-    service = open_address(address)
+    address = request.secrets.get("url", "")
+    service = open_service(address)
     host = getattr(service, "host", None)
-    if host and "host" in service.template_tokens and not errand.allow_private:
+    if host and "host" in service.template_tokens and not request.allow_private:
         check_host(str(host))
     # An address may ask for other waits, and for retries of its own: the outbox has both.
     service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT
     service.retry = 0
-    box = Apprise()
-    box.add(service)
-    kind = _TYPES.get(errand.kind) or _BY_SEVERITY.get(errand.incident["severity"], NotifyType.INFO)
-    title, body = errand.payload["subject"], errand.payload["text"]
-    with nullcontext(Guard()) if errand.allow_private else public_only() as guard:
-        result = within(TIMEOUT, address, lambda: box.notify(title=title, body=body, notify_type=kind))
-    if guard.refused:
-        raise RefusedTarget("the service leads to a private or loopback address", permanent=True)
-    if not result:
-        why = [entry.message for entry in result.logs()]
-        raise SendError(why[-1] if why else "the service did not take it")
+    notifier = Apprise()
+    notifier.add(service)
+    notify_type = _TYPES.get(request.kind) or _BY_SEVERITY.get(request.incident["severity"], NotifyType.INFO)
+    title, body = request.payload["subject"], request.payload["text"]
+    with nullcontext(ConnectionGuard()) if request.allow_private else public_only() as guard:
+        outcome = run_with_timeout(TIMEOUT, address, lambda: notifier.notify(title=title, body=body, notify_type=notify_type))
+    if guard.refused_address:
+        raise PrivateAddressError("the service leads to a private or loopback address", permanent=True)
+    if not outcome:
+        log_messages = [entry.message for entry in outcome.logs()]
+        raise SendError(log_messages[-1] if log_messages else "the service did not take it")
 
 
-def within(seconds: float, address: str, attempt: Callable[[], T]) -> T:
+def run_with_timeout(seconds: float, address: str, attempt: Callable[[], T]) -> T:
     """Make an attempt in a thread of its own, and wait so long for it. Raises SendError when it lasts longer.
 
     Nobody can end a plugin that reads what a receiver sends a byte at a time. So it is left behind, and no other
     attempt is made to the same address as long as it lasts: the threads that send serve all channels.
     """
     with _lock:
-        if address in under_way:
+        if address in pending_addresses:
             raise SendError("an earlier attempt has not ended yet")
-        under_way.add(address)
+        pending_addresses.add(address)
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -80,7 +80,7 @@ def within(seconds: float, address: str, attempt: Callable[[], T]) -> T:
             outcome.set_exception(error)
         finally:
             with _lock:
-                under_way.discard(address)
+                pending_addresses.discard(address)
 
     # The check of addresses is of the context.
     threading.Thread(target=copy_context().run, args=(run,), name="apprise", daemon=True).start()
@@ -90,7 +90,7 @@ def within(seconds: float, address: str, attempt: Callable[[], T]) -> T:
         raise SendError(f"no answer within {seconds:g} s") from None
 
 
-def open_address(url: str) -> NotifyBase:
+def open_service(url: str) -> NotifyBase:
     """The service that an address means. Raises SendError."""
     service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
     # By what Apprise made of the address, not by its text alone: Apprise forgives blanks, case and more.
@@ -107,9 +107,9 @@ def open_address(url: str) -> NotifyBase:
 
 KIND = ChannelKind(
     slug="apprise",
-    fields=(Field(SECRET, "url", "the whole address", is_required=True, is_secret=True, check=open_address),),
+    fields=(Field(SECRET, "url", "the whole address", is_required=True, is_secret=True, check=open_service),),
     send=send,
     # Where a service sends may stand anywhere in its address.
-    origin=lambda values: values.get("url", ""),
+    origin=lambda field_values: field_values.get("url", ""),
     is_read=True,
 )

@@ -8,31 +8,31 @@ from email.utils import getaddresses
 
 from django.core.mail import EmailMessage, get_connection
 
-from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels import SendRequest, SendError
 from fleet.alerts.channels.kind import ChannelKind, Field, Input
 
 #: One attempt, seconds.
 _TIMEOUT = 10
 
 
-def send(errand: Errand) -> None:
+def send(request: SendRequest) -> None:
     """Hand one message to the mail server. Raises SendError."""
     connection = get_connection(timeout=_TIMEOUT)
     if "dummy" in type(connection).__module__:
         raise SendError("no mail server is configured: set REFLOAT_EMAIL_HOST")
-    recipients = addresses(str(errand.config["to"]))
-    thread = f"<{_digest(str(errand.incident['id']))}@refloat>"
+    recipients = parse_addresses(str(request.config["to"]))
+    thread = f"<{_digest(str(request.incident['id']))}@refloat>"
     message = EmailMessage(
-        subject=" ".join(str(errand.payload["subject"]).split()),
-        body=str(errand.payload["text"]),
+        subject=" ".join(str(request.payload["subject"]).split()),
+        body=str(request.payload["text"]),
         to=recipients,
         connection=connection,
         headers={
-            "Message-ID": f"<{_digest(errand.key)}@refloat>",
+            "Message-ID": f"<{_digest(request.key)}@refloat>",
             "References": thread,
             "In-Reply-To": thread,
             "Auto-Submitted": "auto-generated",
-            "Refloat-Key": errand.key,
+            "Refloat-Key": request.key,
         },
     )
     try:
@@ -43,12 +43,12 @@ def send(errand: Errand) -> None:
         raise SendError(f"the mail server did not take it: {type(error).__name__}: {error}") from error
 
 
-def addresses(text: str) -> list[str]:
+def parse_addresses(text: str) -> list[str]:
     """Return the addresses in a list that somebody typed. Raises SendError if there is none."""
-    listed = [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
-    if not listed:
+    recipients = [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
+    if not recipients:
         raise SendError("there is no address to send to", permanent=True)
-    return listed
+    return recipients
 
 
 def _digest(text: str) -> str:
@@ -58,8 +58,8 @@ def _digest(text: str) -> str:
 _TO = Input("to", "E-mail to")
 KIND = ChannelKind(
     slug="email",
-    fields=(Field(_TO, "to", "addresses, separated by commas", is_required=True, check=addresses),),
+    fields=(Field(_TO, "to", "addresses, separated by commas", is_required=True, check=parse_addresses),),
     send=send,
-    origin=lambda values: "",
+    origin=lambda field_values: "",
     is_read=True,
 )

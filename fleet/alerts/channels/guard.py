@@ -19,20 +19,20 @@ _EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 
 
 @dataclass(slots=True)
-class Guard:
+class ConnectionGuard:
     """What was refused while it was there."""
 
-    refused: str = ""
+    refused_address: str = ""
 
 
-_guard: ContextVar[Guard | None] = ContextVar("guard", default=None)
+_guard: ContextVar[ConnectionGuard | None] = ContextVar("guard", default=None)
 
 
 @contextmanager
-def public_only() -> Iterator[Guard]:
+def public_only() -> Iterator[ConnectionGuard]:
     """Refuse connections of this context to all that is not public, for as long as the block lasts."""
     _watch_sockets()
-    guard = Guard()
+    guard = ConnectionGuard()
     token = _guard.set(guard)
     try:
         yield guard
@@ -50,13 +50,13 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if event not in _EVENTS:
         return
     guard = _guard.get()
-    if guard is None or arguments[1] is None or _allowed(arguments[1]):
+    if guard is None or arguments[1] is None or _is_allowed(arguments[1]):
         return
-    guard.refused = str(arguments[1])
+    guard.refused_address = str(arguments[1])
     raise PermissionError("the target is on a private or loopback address")
 
 
-def _allowed(address: object) -> bool:
+def _is_allowed(address: object) -> bool:
     """Whether it is an address of the internet; names of hosts and of sockets in the file system are none."""
     if not isinstance(address, tuple) or not address:
         return False

@@ -18,18 +18,18 @@ from aiohttp.resolver import ThreadedResolver
 from typing_extensions import override
 
 from fleet.alerts.channels import SendError
-from fleet.alerts.channels.guard import Guard, public_only
+from fleet.alerts.channels.guard import ConnectionGuard, public_only
 from fleet.alerts.channels.public_addresses import is_public
 
 #: One attempt, seconds.
 TIMEOUT = 10.0
 #: So much of an answer is read, to say what was wrong.
-_ANSWER = 500
+_MAX_RESPONSE_BYTES = 500
 #: Answers that say the message itself is wrong; all others may be mended at the other end within a day.
-_NEVER = frozenset({400, 413, 422})
+_PERMANENT_STATUSES = frozenset({400, 413, 422})
 
 
-class RefusedTarget(SendError):
+class PrivateAddressError(SendError):
     """A target on a private or loopback address."""
 
 
@@ -55,23 +55,23 @@ def check_address(url: str) -> None:
 def check_host(host: str) -> None:
     """Look a host up. Raises RefusedTarget when any of its addresses is not public, SendError when it has none."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise SendError(f"{host} cannot be looked up: {error}") from error
-    for *_, address in found:
+    for *_, address in addresses:
         if not is_public(str(address[0])):
-            raise _refused(host)
+            raise _private_address_error(host)
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
     """Send one POST and return the beginning of its answer. Raises SendError unless the answer is 2xx."""
     host = check_url(url)
-    with nullcontext(Guard()) if allow_private else public_only() as guard:
+    with nullcontext(ConnectionGuard()) if allow_private else public_only() as guard:
         try:
             return asyncio.run(_post(url, body, headers, allow_private=allow_private))
         except SendError as error:
-            if guard.refused:
-                raise _refused(host) from error
+            if guard.refused_address:
+                raise _private_address_error(host) from error
             raise
 
 
@@ -86,10 +86,10 @@ class _GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        if not self._allow_private and not all(is_public(one["host"]) for one in found):
-            raise _refused(host)
-        return found
+        resolved_hosts = await self._inner.resolve(host, port, family)
+        if not self._allow_private and not all(is_public(resolved_host["host"]) for resolved_host in resolved_hosts):
+            raise _private_address_error(host)
+        return resolved_hosts
 
     @override
     async def close(self) -> None:
@@ -102,14 +102,14 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             # What a service inside says is for nobody who merely reads the delivery log.
-            said = "" if allow_private else _shown(await answer.content.read(_ANSWER))
-            if 200 <= answer.status < 300:
-                return said
+            excerpt = "" if allow_private else _printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
+            if 200 <= response.status < 300:
+                return excerpt
             raise SendError(
-                f"it answered {answer.status}{f': {said}' if said else ''}", permanent=answer.status in _NEVER
+                f"it answered {response.status}{f': {excerpt}' if excerpt else ''}", permanent=response.status in _PERMANENT_STATUSES
             )
     except TimeoutError as error:
         raise SendError(f"no answer within {TIMEOUT:g} s") from error
@@ -117,12 +117,12 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
         raise SendError(f"{type(error).__name__}: {error}") from error
 
 
-def _shown(answer: bytes) -> str:
-    text = answer.decode("utf-8", "replace").strip()
+def _printable_text(content: bytes) -> str:
+    text = content.decode("utf-8", "replace").strip()
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _refused(host: str) -> RefusedTarget:
-    return RefusedTarget(
+def _private_address_error(host: str) -> PrivateAddressError:
+    return PrivateAddressError(
         f"{host} is a private or loopback address: allow it at the channel if that is meant", permanent=True
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fleet.alerts.channels import Errand
+from fleet.alerts.channels import SendRequest
 
 #: The key in `Channel.config` of the origin of an address that is sealed.
 _HOST = "host"
@@ -53,7 +53,7 @@ class ChannelKind:
     slug: str
     fields: tuple[Field, ...]
     #: Sends a notification. Raises SendError.
-    send: Callable[[Errand], None]
+    send: Callable[[SendRequest], None]
     #: Secrets and the permission for private addresses hold for this; empty: the kind has no address of its own.
     origin: Callable[[Mapping[str, str]], str]
     #: People read the notifications. Other receivers open an alert for each, and for some nobody would end it.
@@ -62,22 +62,22 @@ class ChannelKind:
     takes_acknowledgements: bool = False
     #: Posts the newest state of incidents again. The receiver lists an alert by its labels, of which the severity is
     #: one, and forgets an alert that nobody posts again. Raises SendError.
-    repost: Callable[[Sequence[Errand]], None] | None = None
+    repost: Callable[[Sequence[SendRequest]], None] | None = None
 
-    def stored(self, values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def split_secrets(self, field_values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the values to store as they are, and those to seal."""
         config: dict[str, str] = {}
         secrets: dict[str, str] = {}
         for field in self.fields:
-            if value := values[field.key]:
-                (secrets if field.is_secret else config)[field.key] = value
-                config |= {_HOST: visible_origin(value)} if field.shows_origin else {}
+            if field_value := field_values[field.key]:
+                (secrets if field.is_secret else config)[field.key] = field_value
+                config |= {_HOST: visible_origin(field_value)} if field.shows_origin else {}
         return config, secrets
 
 
-def target(config: Mapping[str, str]) -> str:
+def destination_of(config: Mapping[str, str]) -> str:
     """Return where a channel sends, for everybody: the path of an address often is a key, and is left out."""
-    return ", ".join(f"{value}/…" if key == _HOST else _without_path(value) for key, value in config.items())
+    return ", ".join(f"{field_value}/…" if key == _HOST else _without_path(field_value) for key, field_value in config.items())
 
 
 def visible_origin(url: str) -> str:
@@ -86,17 +86,17 @@ def visible_origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def url_origin(values: Mapping[str, str], default: str = "") -> str:
+def url_origin(field_values: Mapping[str, str], default: str = "") -> str:
     """Return scheme, host and port of the address of a channel in one spelling; empty if nobody can read it."""
     try:
-        parts = urlsplit(values.get("url") or values.get(_HOST) or default)
+        parts = urlsplit(field_values.get("url") or field_values.get(_HOST) or default)
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError:
         return ""
     return f"{parts.scheme}://{parts.hostname}:{port}" if parts.hostname else ""
 
 
-def _without_path(value: str) -> str:
-    if "://" not in value or value.rstrip("/") == visible_origin(value):
-        return value
-    return f"{visible_origin(value)}/…"
+def _without_path(address: str) -> str:
+    if "://" not in address or address.rstrip("/") == visible_origin(address):
+        return address
+    return f"{visible_origin(address)}/…"

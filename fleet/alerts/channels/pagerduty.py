@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from fleet.alerts.channels import Errand, SendError
+from fleet.alerts.channels import SendRequest, SendError
 from fleet.alerts.channels.http import check_address, post
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
@@ -22,49 +22,49 @@ _LONGEST_TEXT = 60_000
 _ACTIONS = {"acknowledged": "acknowledge", "resolved": "resolve"}
 
 
-def send(errand: Errand) -> None:
+def send(request: SendRequest) -> None:
     """POST one event; a test is triggered and resolved. Raises SendError."""
-    _post(errand, event(errand))
-    if errand.kind == "test":
-        _post(errand, event(errand, "resolve"))
+    _post(request, event_of(request))
+    if request.kind == "test":
+        _post(request, event_of(request, "resolve"))
 
 
-def event(errand: Errand, action: str = "") -> dict[str, Any]:
+def event_of(request: SendRequest, action: str = "") -> dict[str, Any]:
     """The event as the schema wants it; `action` other than what the message is about."""
-    incident = errand.incident
-    action = action or _ACTIONS.get(errand.kind, "trigger")
+    incident = request.incident
+    action = action or _ACTIONS.get(request.kind, "trigger")
     head = {
-        "routing_key": errand.secrets.get("routing_key", ""),
+        "routing_key": request.secrets.get("routing_key", ""),
         "event_action": action,
         "dedup_key": _dedup_key(str(incident["id"])),
     }
     if action != "trigger":
         return head
-    links = errand.payload["links"]
-    found: dict[str, Any] = head | {
+    links = request.payload["links"]
+    document: dict[str, Any] = head | {
         "client": "Refloat",
         "payload": {
-            "summary": _cut(errand.payload["subject"], _LONGEST_SUMMARY),
+            "summary": _truncate(request.payload["subject"], _LONGEST_SUMMARY),
             "source": f"refloat/{incident['cluster']}",
             "severity": incident["severity"],
-            "timestamp": errand.payload["at"],
+            "timestamp": request.payload["at"],
             "component": incident["cause"]["name"],
             "group": incident["cluster"],
             "class": incident["cause"]["kind"],
-            "custom_details": _details(errand),
+            "custom_details": _details_of(request),
         },
-        "links": [{"href": href, "text": word} for word, href in links.items()],
+        "links": [{"href": href, "text": label} for label, href in links.items()],
     }
     if "Incident" in links:
-        found["client_url"] = links["Incident"]
-    return found
+        document["client_url"] = links["Incident"]
+    return document
 
 
-def _details(errand: Errand) -> dict[str, Any]:
+def _details_of(request: SendRequest) -> dict[str, Any]:
     """What rules of an event orchestration may ask for by name, and the message as people read it."""
-    incident = errand.incident
+    incident = request.incident
     return {
-        "text": _cut(errand.payload["text"], _LONGEST_TEXT),
+        "text": _truncate(request.payload["text"], _LONGEST_TEXT),
         "affected": incident["affected"],
         "peak": incident["peak"],
         "rules": incident["rules"],
@@ -73,7 +73,7 @@ def _details(errand: Errand) -> dict[str, Any]:
     }
 
 
-def _cut(text: str, longest: int) -> str:
+def _truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -81,16 +81,16 @@ def _dedup_key(incident: str) -> str:
     """The incident's id, or so much of it as is taken; the end that is cut off is what told incidents apart."""
     if len(incident) <= _LONGEST_KEY:
         return incident
-    mark = hashlib.sha256(incident.encode()).hexdigest()[:16]
-    return f"{incident[: _LONGEST_KEY - len(mark) - 1]}/{mark}"
+    digest = hashlib.sha256(incident.encode()).hexdigest()[:16]
+    return f"{incident[: _LONGEST_KEY - len(digest) - 1]}/{digest}"
 
 
-def _post(errand: Errand, body: dict[str, Any]) -> None:
+def _post(request: SendRequest, body: dict[str, Any]) -> None:
     if not body["routing_key"]:
         raise SendError("there is no routing key", permanent=True)
-    url = str(errand.config.get("url") or _EVENTS)
+    url = str(request.config.get("url") or _EVENTS)
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
-    post(url, json.dumps(body).encode(), headers, allow_private=errand.allow_private)
+    post(url, json.dumps(body).encode(), headers, allow_private=request.allow_private)
 
 
 KIND = ChannelKind(
@@ -100,6 +100,6 @@ KIND = ChannelKind(
         Field(SECRET, "routing_key", "the routing key", is_required=True, is_secret=True),
     ),
     send=send,
-    origin=lambda values: url_origin(values, _EVENTS),
+    origin=lambda field_values: url_origin(field_values, _EVENTS),
     takes_acknowledgements=True,
 )

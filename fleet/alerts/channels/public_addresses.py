@@ -28,7 +28,7 @@ _SPECIAL_4 = tuple(
 _GLOBAL_6 = IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3ffe::/16", "3fff::/20")))
 #: An IPv4 address in the last 32 bits: mapped, and translated by NAT64 (RFC 6052), which networks without IPv4 need.
-_EMBEDDING = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+_IPV4_EMBEDDING_NETWORKS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 #: The middle of an ISATAP address (RFC 5214), before the IPv4 address that a tunnel leads to.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
@@ -45,7 +45,7 @@ def _is_public_4(ip: IPv4Address) -> bool:
 
 def _is_public_6(ip: IPv6Address) -> bool:
     inner = IPv4Address(int(ip) & 0xFFFFFFFF)
-    if any(ip in block for block in _EMBEDDING):
+    if any(ip in block for block in _IPV4_EMBEDDING_NETWORKS):
         return _is_public_4(inner)
     if (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP and not _is_public_4(inner):
         return False

@@ -9,8 +9,8 @@ KINDS = {
     kind.slug: kind for kind in (email.KIND, webhook.KIND, alertmanager.KIND, pagerduty.KIND, apprise.KIND)
 }
 #: Slugs of the kinds whose notifications people read, and of those that take acknowledgements.
-READ = frozenset(slug for slug, kind in KINDS.items() if kind.is_read)
-ACKNOWLEDGED = frozenset(slug for slug, kind in KINDS.items() if kind.takes_acknowledgements)
+READABLE_KINDS = frozenset(slug for slug, kind in KINDS.items() if kind.is_read)
+ACKNOWLEDGEABLE_KINDS = frozenset(slug for slug, kind in KINDS.items() if kind.takes_acknowledgements)
 #: How incidents are posted again to kinds whose receivers list alerts.
 REPOSTS = {slug: kind.repost for slug, kind in KINDS.items() if kind.repost is not None}
 #: The inputs of the form.

@@ -6,29 +6,29 @@ import hashlib
 import hmac
 import json
 
-from fleet.alerts.channels import Errand
+from fleet.alerts.channels import SendRequest
 from fleet.alerts.channels.http import check_address, post
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
 
-def send(errand: Errand) -> None:
+def send(request: SendRequest) -> None:
     """POST the message. Raises SendError."""
-    body = json.dumps(errand.payload, separators=(",", ":"), sort_keys=True).encode()
-    stamp = str(int(errand.at))
+    body = json.dumps(request.payload, separators=(",", ":"), sort_keys=True).encode()
+    stamp = str(int(request.at))
     headers = {
         "Content-Type": "application/json",
         "User-Agent": "Refloat",
-        "Refloat-Key": errand.key,
+        "Refloat-Key": request.key,
         "Refloat-Timestamp": stamp,
     }
-    secret = errand.secrets.get("signing_key", "")
+    secret = request.secrets.get("signing_key", "")
     if secret:
         headers["Refloat-Signature"] = f"v1={signature(secret, stamp, body)}"
     post(
-        errand.secrets.get("url") or str(errand.config["url"]),
+        request.secrets.get("url") or str(request.config["url"]),
         body,
         headers,
-        allow_private=errand.allow_private,
+        allow_private=request.allow_private,
     )
 
 

@@ -15,171 +15,171 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Count
 
-from fleet.audit import By
-from fleet.changes import Blind, Refused, engine
-from fleet.changes.campaigns.moves import Move, Sight, move_of
-from fleet.changes.engine import Draft
+from fleet.audit import RequestActor
+from fleet.changes import NoEvidenceError, ChangeRefusedError, engine
+from fleet.changes.campaigns.moves import MoveStrategy, CampaignSnapshot, create_move_strategy
+from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import AgentState, Connection, Counts, Pace
-from fleet.vocabulary.changes import PLAN_KEEPS, ChangeKind, ChangeState
+from fleet.vocabulary.campaigns import CampaignAgentState, ConnectionKind, CampaignCounts, CampaignSettings
+from fleet.vocabulary.changes import PLAN_TTL_SECONDS, ChangeKind, ChangeState
 
-_CHUNK = 1000
+_BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class CampaignTargets:
     """Whom somebody wants to reconnect, and how they said it."""
 
     #: Rows of the table.
     indices: npt.NDArray[np.intp]
     #: In words: "state:degraded", "agents of proxy-1".
-    words: str
+    description: str
     #: Proxies, or auths, to be left, by instance id; empty: whichever.
-    leave: tuple[str, ...] = ()
+    instances_to_leave: tuple[str, ...] = ()
     #: Which connection is moved.
-    connection: Connection = Connection.TUNNEL
+    connection: ConnectionKind = ConnectionKind.TUNNEL
 
 
-def refuse_blind(table: FleetTable) -> None:
+def require_current_record(table: FleetTable) -> None:
     """Raise Blind when the table says nothing of now."""
     if table.as_of is None or table.stale:
-        raise Blind("the pollers are blind: the newest round is too old to ask anybody to move")
+        raise NoEvidenceError("the pollers are blind: the newest round is too old to ask anybody to move")
 
 
-def plan(
+def plan_campaign(
     cluster: str,
     table: FleetTable,
-    chosen: Chosen,
-    pace: Pace,
-    by: By,
+    targets: CampaignTargets,
+    settings: CampaignSettings,
+    actor: RequestActor,
     now: datetime,
     shuffle: Callable[[list[int]], None],
 ) -> Change:
     """Plan a campaign and freeze its list of agents. Raises Blind, Refused when nobody is chosen or could move."""
-    refuse_blind(table)
-    if not len(chosen.indices):
-        raise Refused("no agent matches", {"chosen": "no agent matches"})
-    move = move_of(chosen.connection, chosen.leave)
-    indices = [int(index) for index in chosen.indices]
-    sight = Sight(table, {table.ids[index] for index in indices})
-    skips, leaving = Counter[str](), Counter[str]()
+    require_current_record(table)
+    if not len(targets.indices):
+        raise ChangeRefusedError("no agent matches", {"chosen": "no agent matches"})
+    strategy = create_move_strategy(targets.connection, targets.instances_to_leave)
+    indices = [int(index) for index in targets.indices]
+    snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})
+    skip_reasons, abandoned_counts = Counter[str](), Counter[str]()
     for index in indices:
-        seen = sight.agent(table.ids[index])
-        why = move.why_skip(seen, sight)
-        if why:
-            skips[why] += 1
-        elif seen is not None:
-            leaving[move.leaves(seen, sight, table.ids[index])] += 1
-    asked = len(indices) - skips.total()
-    if not asked:
-        raise Refused(
-            f"nobody could be asked: {skips.most_common(1)[0][0]}", {"chosen": skips.most_common(1)[0][0]}
+        agent = snapshot.find_agent(table.ids[index])
+        skip_reason = strategy.find_skip_reason(agent, snapshot)
+        if skip_reason:
+            skip_reasons[skip_reason] += 1
+        elif agent is not None:
+            abandoned_counts[strategy.choose_instance_to_leave(agent, snapshot, table.ids[index])] += 1
+    target_count = len(indices) - skip_reasons.total()
+    if not target_count:
+        raise ChangeRefusedError(
+            f"nobody could be asked: {skip_reasons.most_common(1)[0][0]}", {"chosen": skip_reasons.most_common(1)[0][0]}
         )
-    _forget_old_plans(cluster, now)
-    draft = Draft(
+    _delete_expired_plan_agents(cluster, now)
+    draft = ChangeDraft(
         kind=ChangeKind.RECONNECT,
-        title=_title(chosen, len(indices)),
+        title=_title_of(targets, len(indices)),
         before=None,
-        after={"chosen": chosen.words, "agents": len(indices), "connection": chosen.connection.value},
+        after={"chosen": targets.description, "agents": len(indices), "connection": targets.connection.value},
         plan={
-            "asked": asked,
-            "connection": chosen.connection.value,
-            "question": _question(chosen.connection, asked, skips.total()),
-            "skipped": dict(skips.most_common(8)),
-            "leaving": dict(sorted((sight.name_of(instance), n) for instance, n in leaving.items())),
-            "destinations": _destinations(chosen, sight, leaving),
-            "seconds": campaigns.eta(Counts(waiting=asked), pace),
+            "asked": target_count,
+            "connection": targets.connection.value,
+            "question": _question_of(targets.connection, target_count, skip_reasons.total()),
+            "skipped": dict(skip_reasons.most_common(8)),
+            "leaving": dict(sorted((snapshot.name_of(instance), count) for instance, count in abandoned_counts.items())),
+            "destinations": _count_destinations(targets, snapshot, abandoned_counts),
+            "seconds": campaigns.eta(CampaignCounts(waiting=target_count), settings),
             "as_of": table.as_of,
         },
-        agents=len(indices),
+        agent_count=len(indices),
         parameters={
-            "pace": asdict(pace),
-            "leave": list(chosen.leave),
-            "connection": chosen.connection.value,
+            "pace": asdict(settings),
+            "leave": list(targets.instances_to_leave),
+            "connection": targets.connection.value,
         },
     )
-    return engine.create(cluster, draft, by, now, lambda change: _freeze(change, table, indices, shuffle))
+    return engine.create_change(cluster, draft, actor, now, lambda change: _save_target_agents(change, table, indices, shuffle))
 
 
-def _title(chosen: Chosen, agents: int) -> str:
-    if chosen.connection is Connection.AUTH:
-        return f"Move the auth connections of {agents:,} agents: {chosen.words}"[:200]
-    return f"Reconnect {agents:,} agents: {chosen.words}"[:200]
+def _title_of(targets: CampaignTargets, agent_count: int) -> str:
+    if targets.connection is ConnectionKind.AUTH:
+        return f"Move the auth connections of {agent_count:,} agents: {targets.description}"[:200]
+    return f"Reconnect {agent_count:,} agents: {targets.description}"[:200]
 
 
-def _question(connection: Connection, asked: int, skipped: int) -> str:
+def _question_of(connection: ConnectionKind, target_count: int, skipped_count: int) -> str:
     """The question of its confirmation, with the number in it."""
-    others = f" ({skipped:,} more would be skipped)" if skipped else ""
-    what = "connect to another auth" if connection is Connection.AUTH else "reconnect elsewhere"
-    return f"Have {asked:,} agent{'s' if asked != 1 else ''} {what}{others}?"
+    skipped_note = f" ({skipped_count:,} more would be skipped)" if skipped_count else ""
+    effect = "connect to another auth" if connection is ConnectionKind.AUTH else "reconnect elsewhere"
+    return f"Have {target_count:,} agent{'s' if target_count != 1 else ''} {effect}{skipped_note}?"
 
 
-def _destinations(chosen: Chosen, sight: Sight, leaving: Collection[str]) -> dict[str, int]:
+def _count_destinations(targets: CampaignTargets, snapshot: CampaignSnapshot, abandoned_ids: Collection[str]) -> dict[str, int]:
     """Return the auths with room for agents that leave theirs, and how many agents each has; nothing for tunnels."""
-    if chosen.connection is not Connection.AUTH:
+    if targets.connection is not ConnectionKind.AUTH:
         return {}
-    left = {*chosen.leave, *(leaving if len(leaving) == 1 else ())}
-    usable = {
-        instance: auth for instance, auth in sight.auths.items() if auth.usable and instance not in left
+    excluded_ids = {*targets.instances_to_leave, *(abandoned_ids if len(abandoned_ids) == 1 else ())}
+    usable_auths = {
+        instance: auth for instance, auth in snapshot.auths.items() if auth.usable and instance not in excluded_ids
     }
-    return dict(sorted((auth.name, auth.agents) for auth in usable.values()))
+    return dict(sorted((auth.name, auth.agent_count) for auth in usable_auths.values()))
 
 
-def move_in(change: Change) -> Move:
+def move_strategy_of(change: Change) -> MoveStrategy:
     """Return how a campaign moves its agents; one planned before there was a choice moves tunnels."""
     parameters = change.parameters
-    return move_of(parameters.get("connection", Connection.TUNNEL), parameters.get("leave", ()))
+    return create_move_strategy(parameters.get("connection", ConnectionKind.TUNNEL), parameters.get("leave", ()))
 
 
-def pace_of(change: Change) -> Pace:
+def settings_of(change: Change) -> CampaignSettings:
     """How it goes about it."""
-    return Pace(**change.parameters["pace"])
+    return CampaignSettings(**change.parameters["pace"])
 
 
-def counts_of(change: Change) -> Counts:
+def counts_of(change: Change) -> CampaignCounts:
     """How far it is."""
     rows = change.campaign_agents.values_list("state").annotate(n=Count("pk")).order_by()
-    return Counts(**{str(state): int(n) for state, n in rows})
+    return CampaignCounts(**{str(state): int(count) for state, count in rows})
 
 
-def advisory_of(change: Change) -> str:
+def advisory_id_of(change: Change) -> str:
     """The one name of its intent, at every proxy: a proxy advises nobody twice under it."""
     return f"campaign-{change.pk}-{int(to_seconds(change.created_at))}"
 
 
-def close(change: Change, why: str, now: float) -> Change:
+def close_campaign(change: Change, reason: str, now: float) -> Change:
     """Give every agent that has none yet its result, and write the totals."""
-    skip_unasked(change, why, now)
-    change.campaign_agents.filter(state=AgentState.ASKED.value).update(
-        state=AgentState.SKIPPED.value, reason=f"asked, and not watched to the end: {why}"[:255], ended_at=now
+    skip_pending_agents(change, reason, now)
+    change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).update(
+        state=CampaignAgentState.SKIPPED.value, reason=f"asked, and not watched to the end: {reason}"[:255], ended_at=now
     )
-    return engine.note(change, outcome={**asdict(counts_of(change)), "ended": why})
+    return engine.update_change(change, outcome={**asdict(counts_of(change)), "ended": reason})
 
 
-def skip_unasked(change: Change, why: str, now: float) -> None:
+def skip_pending_agents(change: Change, reason: str, now: float) -> None:
     """Skip everybody who was not asked yet."""
-    waiting = (AgentState.WAITING.value, AgentState.DUE.value)
-    change.campaign_agents.filter(state__in=waiting).update(
-        state=AgentState.SKIPPED.value, reason=why[:255], ended_at=now
+    pending_states = (CampaignAgentState.WAITING.value, CampaignAgentState.DUE.value)
+    change.campaign_agents.filter(state__in=pending_states).update(
+        state=CampaignAgentState.SKIPPED.value, reason=reason[:255], ended_at=now
     )
 
 
-def skipped_by_reason(change: Change) -> list[tuple[str, str, int]]:
+def count_by_skip_reason(change: Change) -> list[tuple[str, str, int]]:
     """(state, reason, how many) of those that did not move, most first."""
     rows = (
-        change.campaign_agents.filter(state__in=(AgentState.FAILED.value, AgentState.SKIPPED.value))
+        change.campaign_agents.filter(state__in=(CampaignAgentState.FAILED.value, CampaignAgentState.SKIPPED.value))
         .values_list("state", "reason")
         .annotate(n=Count("pk"))
         .order_by("-n")
     )
-    return [(str(state), str(reason), int(n)) for state, reason, n in rows]
+    return [(str(state), str(reason), int(count)) for state, reason, count in rows]
 
 
-def _freeze(
+def _save_target_agents(
     change: Change, table: FleetTable, indices: Sequence[int], shuffle: Callable[[list[int]], None]
 ) -> None:
     order = list(indices)
@@ -190,31 +190,31 @@ def _freeze(
         )
         for position, index in enumerate(order)
     )
-    CampaignAgent.objects.bulk_create(rows, batch_size=_CHUNK)
+    CampaignAgent.objects.bulk_create(rows, batch_size=_BATCH_SIZE)
 
 
-def _forget_old_plans(cluster: str, now: datetime) -> None:
+def _delete_expired_plan_agents(cluster: str, now: datetime) -> None:
     """A plan that nobody can agree to any more needs no list of agents."""
-    old = Change.objects.filter(
+    old_plans = Change.objects.filter(
         cluster=cluster,
         kind=ChangeKind.RECONNECT.value,
         state=ChangeState.PLANNED.value,
-        created_at__lt=now - timedelta(seconds=PLAN_KEEPS[ChangeKind.RECONNECT]),
+        created_at__lt=now - timedelta(seconds=PLAN_TTL_SECONDS[ChangeKind.RECONNECT]),
     )
-    CampaignAgent.objects.filter(change__in=old).delete()
+    CampaignAgent.objects.filter(change__in=old_plans).delete()
 
 
-def described(change: Change, now: float) -> dict[str, Any]:
+def describe_progress(change: Change, now: float) -> dict[str, Any]:
     """How far it is, for page and API."""
-    counts, pace = counts_of(change), pace_of(change)
-    total = max(counts.total, 1)
+    counts, settings = counts_of(change), settings_of(change)
+    total_count = max(counts.total_count, 1)
     return {
         **asdict(counts),
-        "total": counts.total,
-        "done": counts.done,
-        "remaining": counts.remaining,
-        "percent": 100 * counts.done // total,
-        "eta": campaigns.eta(counts, pace) if change.state == ChangeState.RUNNING else None,
+        "total": counts.total_count,
+        "done": counts.finished_count,
+        "remaining": counts.remaining_count,
+        "percent": 100 * counts.finished_count // total_count,
+        "eta": campaigns.eta(counts, settings) if change.state == ChangeState.RUNNING else None,
         "waits_for": str(change.progress.get("waits_for", "")) if change.state == ChangeState.RUNNING else "",
         "stepped_ago": max(0.0, now - change.progress["stepped_at"])
         if "stepped_at" in change.progress

@@ -21,10 +21,10 @@ from fleet.protocol.recovery.graceful_closing import (
 )
 from fleet.protocol.recovery.tracker import TrackerSnapshot
 
-Range = tuple[int, int]
+CountRange = tuple[int, int]
 
 
-class Rule(StrEnum):
+class ClosingRule(StrEnum):
     """Which rule closes tunnels."""
 
     NONE = "none"
@@ -41,51 +41,51 @@ class Rule(StrEnum):
         }[self]
 
 
-def rule_of(config: NetworkingConfig) -> Rule:
+def rule_of(config: NetworkingConfig) -> ClosingRule:
     """The rule that a config puts in force; a threshold wins, as agents have it."""
     if config.tunnel_disconnect_threshold > 0:
-        return Rule.UPSTREAM
-    return Rule.RFD if config.graceful_tunnel_closing else Rule.NONE
+        return ClosingRule.UPSTREAM
+    return ClosingRule.RFD if config.graceful_tunnel_closing else ClosingRule.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTunnel:
+class ObservedTunnel:
     """A tunnel of an agent as a proxy reports it, and what the agent said of it."""
 
-    proxy: str
+    proxy_id: str
     #: User connections on it; None when the agent was not asked lately.
-    sessions: int | None = None
+    session_count: int | None = None
     opened_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class SeenAgent:
+class ObservedAgent:
     """An agent with the tunnels it holds."""
 
     id: str
     #: How many it says it wants; 0: one to every proxy.
-    desired: int
-    tunnels: tuple[SeenTunnel, ...]
+    desired_count: int
+    tunnels: tuple[ObservedTunnel, ...]
     #: Whether its version knows how to close; None when its version was not said.
-    knows: bool | None = None
+    can_close: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SeenProxy:
+class ObservedProxy:
     """A proxy, as agents must see it by now."""
 
     id: str
     name: str
     #: Unexpired, so that agents track it.
-    tracked: bool = True
+    is_tracked: bool = True
     #: Of its group's newest generation.
-    newest: bool = True
+    is_newest: bool = True
     #: Silent or unhealthy: it may expire while agents wait, or not.
-    unsure: bool = False
+    is_uncertain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClosingStep:
     """The nth closing of agents that close n or more: how many, between which times after the change, seconds."""
 
     nth: int
@@ -101,130 +101,130 @@ class ProxyOutlook:
     id: str
     name: str
     before: int
-    after: Range
+    after: CountRange
     #: Tunnels to it that close, and that agents dial.
-    closes: Range
-    dials: Range
+    closes: CountRange
+    dials: CountRange
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingPlan:
     """What is foreseen. A range has equal ends where there is no doubt."""
 
-    rule: Rule
-    closes: Range
+    rule: ClosingRule
+    closes: CountRange
     #: Of those, by reason.
-    excess: Range
-    expired: Range
+    excess: CountRange
+    expired: CountRange
     #: Agents that close at least one.
-    agents: Range
+    agents: CountRange
     #: Closing tunnels that carry user connections: they end with their last one.
-    carrying: Range
+    carrying: CountRange
     #: Agents that will hold exactly one tunnel because of it.
     left_with_one: int
     #: Tunnels that agents will dial, for more are wanted.
     opens: int
-    steps: tuple[Step, ...]
+    steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
     #: Agents that would close tunnels, but whose version does not know how; and those of which no version was said.
     too_old: int
     version_unknown: int
     #: Who is touched: the agents that close or dial.
-    touched: tuple[str, ...] = field(repr=False, default=())
+    affected_agents: tuple[str, ...] = field(repr=False, default=())
     #: Tunnels of those that close, now.
-    watched: Mapping[str, int] = field(repr=False, default_factory=dict)
+    closing_tunnel_counts: Mapping[str, int] = field(repr=False, default_factory=dict)
     #: By agent that dials and closes nothing: how many tunnels it has now, and how many it dials.
-    dialling: Mapping[str, Range] = field(repr=False, default_factory=dict)
+    dialing_agents: Mapping[str, CountRange] = field(repr=False, default_factory=dict)
     #: All tunnels now, and in the end.
     tunnels: int = 0
-    tunnels_after: Range = (0, 0)
+    tunnels_after: CountRange = (0, 0)
 
 
 @dataclass(slots=True)
-class _World:
+class _Scenario:
     """The future under one assumption about proxies of which we are not sure."""
 
-    closes: int = 0
-    by_reason: Counter[ClosingReason] = field(default_factory=Counter)
-    sure: int = 0
-    carrying_low: int = 0
-    carrying_high: int = 0
-    left_with_one: int = 0
-    nth: Counter[int] = field(default_factory=Counter)
-    lost_low: Counter[str] = field(default_factory=Counter)
-    lost_high: Counter[str] = field(default_factory=Counter)
-    too_old: int = 0
-    unknown: int = 0
-    unknown_closes: int = 0
-    watched: dict[str, int] = field(default_factory=dict)
-    opening: dict[str, int] = field(default_factory=dict)
-    has: dict[str, int] = field(default_factory=dict)
-    gained_low: Counter[str] = field(default_factory=Counter)
-    gained_high: Counter[str] = field(default_factory=Counter)
+    close_count: int = 0
+    counts_by_reason: Counter[ClosingReason] = field(default_factory=Counter)
+    certain_count: int = 0
+    carrying_min: int = 0
+    carrying_max: int = 0
+    last_tunnel_count: int = 0
+    counts_by_step: Counter[int] = field(default_factory=Counter)
+    lost_min: Counter[str] = field(default_factory=Counter)
+    lost_max: Counter[str] = field(default_factory=Counter)
+    old_version_count: int = 0
+    unknown_version_count: int = 0
+    unknown_version_closes: int = 0
+    closing_tunnel_counts: dict[str, int] = field(default_factory=dict)
+    dial_counts: dict[str, int] = field(default_factory=dict)
+    current_counts: dict[str, int] = field(default_factory=dict)
+    gained_min: Counter[str] = field(default_factory=Counter)
+    gained_max: Counter[str] = field(default_factory=Counter)
 
 
-def foresee(
+def forecast_closings(
     before: NetworkingConfig,
     after: NetworkingConfig,
-    agents: Iterable[SeenAgent],
-    proxies: Sequence[SeenProxy],
-    held: Mapping[str, int],
+    agents: Iterable[ObservedAgent],
+    proxies: Sequence[ObservedProxy],
+    tunnel_counts: Mapping[str, int],
 ) -> ClosingPlan:
     """Foresee what `after` does to agents; `held` is how many tunnels each proxy, by id, has now.
 
     An agent that wants another number than `before` says was told so by its own flag, and goes on wanting that.
     """
-    seen = list(agents)
-    certain = {proxy.id for proxy in proxies if proxy.tracked}
-    without = certain - {proxy.id for proxy in proxies if proxy.unsure}
-    newest = {proxy.id for proxy in proxies if proxy.newest}
+    agent_list = list(agents)
+    tracked_ids = {proxy.id for proxy in proxies if proxy.is_tracked}
+    certain_ids = tracked_ids - {proxy.id for proxy in proxies if proxy.is_uncertain}
+    newest_ids = {proxy.id for proxy in proxies if proxy.is_newest}
     policy = ClosingPolicy.of(after)
-    likely = _world(before, after, policy, seen, certain, newest)
-    other = likely if without == certain else _world(before, after, policy, seen, without, newest)
-    return _summed(after, policy, likely, other, proxies, held)
+    base_scenario = _simulate(before, after, policy, agent_list, tracked_ids, newest_ids)
+    expiry_scenario = base_scenario if certain_ids == tracked_ids else _simulate(before, after, policy, agent_list, certain_ids, newest_ids)
+    return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts)
 
 
-def _summed(
+def _summarize(
     after: NetworkingConfig,
     policy: ClosingPolicy,
-    likely: _World,
-    other: _World,
-    proxies: Sequence[SeenProxy],
-    held: Mapping[str, int],
+    base_scenario: _Scenario,
+    expiry_scenario: _Scenario,
+    proxies: Sequence[ObservedProxy],
+    tunnel_counts: Mapping[str, int],
 ) -> ClosingPlan:
-    worlds = (likely, other)
+    scenarios = (base_scenario, expiry_scenario)
     # Versions nobody said are taken for new ones, unless some are known to be old.
-    doubted = {id(world): world.unknown_closes if world.too_old else 0 for world in worlds}
+    doubtful_closes = {id(scenario): scenario.unknown_version_closes if scenario.old_version_count else 0 for scenario in scenarios}
 
-    def spread(low: Iterable[int], high: Iterable[int]) -> Range:
+    def range_of(low: Iterable[int], high: Iterable[int]) -> CountRange:
         return max(min(low), 0), max(high)
 
-    closes = spread((w.closes - doubted[id(w)] for w in worlds), (w.closes for w in worlds))
-    opens, tunnels = sum(likely.opening.values()), sum(held.values())
+    close_range = range_of((variant.close_count - doubtful_closes[id(variant)] for variant in scenarios), (variant.close_count for variant in scenarios))
+    open_count, tunnel_count = sum(base_scenario.dial_counts.values()), sum(tunnel_counts.values())
     return ClosingPlan(
         rule=rule_of(after),
-        closes=closes,
-        excess=_both(w.by_reason[ClosingReason.EXCESS] for w in worlds),
-        expired=_both(w.by_reason[ClosingReason.EXPIRED] for w in worlds),
-        agents=_both(len(w.watched) for w in worlds),
-        carrying=spread((w.carrying_low for w in worlds), (w.carrying_high for w in worlds)),
-        left_with_one=likely.left_with_one,
-        opens=opens,
+        closes=close_range,
+        excess=_range_of(variant.counts_by_reason[ClosingReason.EXCESS] for variant in scenarios),
+        expired=_range_of(variant.counts_by_reason[ClosingReason.EXPIRED] for variant in scenarios),
+        agents=_range_of(len(variant.closing_tunnel_counts) for variant in scenarios),
+        carrying=range_of((variant.carrying_min for variant in scenarios), (variant.carrying_max for variant in scenarios)),
+        left_with_one=base_scenario.last_tunnel_count,
+        opens=open_count,
         steps=tuple(
-            Step(nth, count, *_closing_times(policy, nth)) for nth, count in sorted(likely.nth.items())
+            ClosingStep(nth, count, *_closing_times(policy, nth)) for nth, count in sorted(base_scenario.counts_by_step.items())
         ),
-        proxies=tuple(_outlook(proxy, held.get(proxy.id, 0), likely, other) for proxy in proxies),
-        too_old=likely.too_old,
-        version_unknown=likely.unknown,
-        touched=tuple(sorted({*likely.watched, *likely.opening})),
-        watched={**other.watched, **likely.watched},
-        dialling={
-            agent: (likely.has[agent], missing)
-            for agent, missing in likely.opening.items()
-            if agent not in likely.watched and agent not in other.watched
+        proxies=tuple(_proxy_outlook_of(proxy, tunnel_counts.get(proxy.id, 0), base_scenario, expiry_scenario) for proxy in proxies),
+        too_old=base_scenario.old_version_count,
+        version_unknown=base_scenario.unknown_version_count,
+        affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.dial_counts})),
+        closing_tunnel_counts={**expiry_scenario.closing_tunnel_counts, **base_scenario.closing_tunnel_counts},
+        dialing_agents={
+            agent: (base_scenario.current_counts[agent], missing_count)
+            for agent, missing_count in base_scenario.dial_counts.items()
+            if agent not in base_scenario.closing_tunnel_counts and agent not in expiry_scenario.closing_tunnel_counts
         },
-        tunnels=tunnels,
-        tunnels_after=(max(tunnels - closes[1] + opens, 0), max(tunnels - closes[0] + opens, 0)),
+        tunnels=tunnel_count,
+        tunnels_after=(max(tunnel_count - close_range[1] + open_count, 0), max(tunnel_count - close_range[0] + open_count, 0)),
     )
 
 
@@ -236,106 +236,106 @@ def _closing_times(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
     return (nth * policy.threshold, nth * policy.threshold) if policy.threshold > 0 else policy.wait
 
 
-def _both(values: Iterable[int]) -> Range:
-    found = list(values)
-    return min(found), max(found)
+def _range_of(numbers: Iterable[int]) -> CountRange:
+    number_list = list(numbers)
+    return min(number_list), max(number_list)
 
 
-def _outlook(proxy: SeenProxy, before: int, likely: _World, other: _World) -> ProxyOutlook:
-    least = min(world.lost_low[proxy.id] for world in (likely, other))
-    most = max(world.lost_high[proxy.id] for world in (likely, other))
-    dials = likely.gained_low[proxy.id], likely.gained_high[proxy.id]
-    after = max(before - most, 0) + dials[0], max(before - least, 0) + dials[1]
-    return ProxyOutlook(proxy.id, proxy.name, before, after, (least, most), dials)
+def _proxy_outlook_of(proxy: ObservedProxy, before: int, base_scenario: _Scenario, expiry_scenario: _Scenario) -> ProxyOutlook:
+    min_losses = min(scenario.lost_min[proxy.id] for scenario in (base_scenario, expiry_scenario))
+    max_losses = max(scenario.lost_max[proxy.id] for scenario in (base_scenario, expiry_scenario))
+    dial_range = base_scenario.gained_min[proxy.id], base_scenario.gained_max[proxy.id]
+    after = max(before - max_losses, 0) + dial_range[0], max(before - min_losses, 0) + dial_range[1]
+    return ProxyOutlook(proxy.id, proxy.name, before, after, (min_losses, max_losses), dial_range)
 
 
-def _world(
+def _simulate(
     before: NetworkingConfig,
     after: NetworkingConfig,
     policy: ClosingPolicy,
-    agents: Iterable[SeenAgent],
-    tracked: Collection[str],
-    newest: Collection[str],
-) -> _World:
-    world = _World()
-    ids = sorted(tracked)
-    desired = sorted(set(tracked) & set(newest))
+    agents: Iterable[ObservedAgent],
+    tracked_proxies: Collection[str],
+    newest_proxies: Collection[str],
+) -> _Scenario:
+    scenario = _Scenario()
+    ids = sorted(tracked_proxies)
+    desired_proxies = sorted(set(tracked_proxies) & set(newest_proxies))
     for agent in agents:
-        own_flag = agent.desired != before.connection_count
-        wanted = agent.desired if own_flag else after.connection_count
-        snapshot = TrackerSnapshot(wanted, (), tuple(ids), tuple(desired), 0.0, None)
-        missing = snapshot.desired_tunnel_count - sum(tunnel.proxy in desired for tunnel in agent.tunnels)
-        was = TrackerSnapshot(agent.desired, (), tuple(ids), tuple(desired), 0.0, None)
-        if missing > 0 and snapshot.desired_tunnel_count > was.desired_tunnel_count:
-            _dial(world, agent, missing, desired)
+        has_own_count = agent.desired_count != before.connection_count
+        desired_count = agent.desired_count if has_own_count else after.connection_count
+        snapshot = TrackerSnapshot(desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None)
+        missing_count = snapshot.desired_tunnel_count - sum(tunnel.proxy_id in desired_proxies for tunnel in agent.tunnels)
+        previous_snapshot = TrackerSnapshot(agent.desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None)
+        if missing_count > 0 and snapshot.desired_tunnel_count > previous_snapshot.desired_tunnel_count:
+            _record_dials(scenario, agent, missing_count, desired_proxies)
         if policy.active and len(agent.tunnels) > 1:
-            _add(world, agent, closings(policy, agent.tunnels, snapshot))
-    return world
+            _record_closings(scenario, agent, simulate_closings(policy, agent.tunnels, snapshot))
+    return scenario
 
 
-def _dial(world: _World, agent: SeenAgent, missing: int, desired: Collection[str]) -> None:
+def _record_dials(scenario: _Scenario, agent: ObservedAgent, missing_count: int, desired_proxies: Collection[str]) -> None:
     """Take note of the tunnels an agent dials; the load balancer decides to which of the proxies that it lacks."""
-    world.opening[agent.id] = missing
-    world.has[agent.id] = len(agent.tunnels)
-    lacking = set(desired) - {tunnel.proxy for tunnel in agent.tunnels}
-    world.gained_high.update(lacking)
-    if len(lacking) <= missing:
-        world.gained_low.update(lacking)
+    scenario.dial_counts[agent.id] = missing_count
+    scenario.current_counts[agent.id] = len(agent.tunnels)
+    candidate_proxies = set(desired_proxies) - {tunnel.proxy_id for tunnel in agent.tunnels}
+    scenario.gained_max.update(candidate_proxies)
+    if len(candidate_proxies) <= missing_count:
+        scenario.gained_min.update(candidate_proxies)
 
 
-def closings(
-    policy: ClosingPolicy, tunnels: Sequence[SeenTunnel], snapshot: TrackerSnapshot
-) -> list[tuple[SeenTunnel, ClosingReason]]:
+def simulate_closings(
+    policy: ClosingPolicy, tunnels: Sequence[ObservedTunnel], snapshot: TrackerSnapshot
+) -> list[tuple[ObservedTunnel, ClosingReason]]:
     """The tunnels an agent would let go one after the other, the first one first."""
-    left = list(tunnels)
-    gone: list[tuple[SeenTunnel, ClosingReason]] = []
-    while len(left) > 1:
-        live = {one.proxy: LiveTunnel(one.proxy, one.opened_at, sessions=one.sessions or 0) for one in left}
+    open_tunnels = list(tunnels)
+    closed_tunnels: list[tuple[ObservedTunnel, ClosingReason]] = []
+    while len(open_tunnels) > 1:
+        live_tunnels = {candidate.proxy_id: LiveTunnel(candidate.proxy_id, candidate.opened_at, sessions=candidate.session_count or 0) for candidate in open_tunnels}
         if policy.threshold > 0:
-            wanted = snapshot.connection_count
-            desired = [tunnel for proxy, tunnel in live.items() if proxy in snapshot.desired_proxies]
-            if wanted <= 0 or len(desired) <= wanted:
+            desired_count = snapshot.connection_count
+            desired_tunnels = [tunnel for proxy, tunnel in live_tunnels.items() if proxy in snapshot.desired_proxies]
+            if desired_count <= 0 or len(desired_tunnels) <= desired_count:
                 break
             # The slowest goes, and nobody told us their times: any of them stands for it.
-            chosen, reason = max(desired, key=lambda one: one.opened_at).proxy, ClosingReason.EXCESS
+            closed_proxy, reason = max(desired_tunnels, key=lambda candidate: candidate.opened_at).proxy, ClosingReason.EXCESS
         else:
-            closable = closable_by_rfd(live.values(), snapshot)
+            closable = closable_by_rfd(live_tunnels.values(), snapshot)
             if not closable:
                 break
-            chosen = first_by_rfd([live[proxy] for proxy in closable], closable).proxy
-            reason = closable[chosen]
-        at = next(number for number, one in enumerate(left) if one.proxy == chosen)
-        gone.append((left.pop(at), reason))
-    return gone
+            closed_proxy = first_by_rfd([live_tunnels[proxy] for proxy in closable], closable).proxy
+            reason = closable[closed_proxy]
+        index = next(position for position, candidate in enumerate(open_tunnels) if candidate.proxy_id == closed_proxy)
+        closed_tunnels.append((open_tunnels.pop(index), reason))
+    return closed_tunnels
 
 
-def _add(world: _World, agent: SeenAgent, gone: Sequence[tuple[SeenTunnel, ClosingReason]]) -> None:
-    if not gone:
+def _record_closings(scenario: _Scenario, agent: ObservedAgent, closed_tunnels: Sequence[tuple[ObservedTunnel, ClosingReason]]) -> None:
+    if not closed_tunnels:
         return
-    if agent.knows is False:
-        world.too_old += 1
+    if agent.can_close is False:
+        scenario.old_version_count += 1
         return
-    if agent.knows is None:
-        world.unknown += 1
-        world.unknown_closes += len(gone)
-    world.closes += len(gone)
-    world.watched[agent.id] = len(agent.tunnels)
-    world.left_with_one += len(agent.tunnels) - len(gone) == 1
-    excess = 0
-    told = all(tunnel.sessions is not None for tunnel in agent.tunnels)
-    for nth, (tunnel, reason) in enumerate(gone, 1):
-        world.nth[nth] += 1
-        world.by_reason[reason] += 1
-        excess += reason is ClosingReason.EXCESS
-        if told or reason is ClosingReason.EXPIRED:
-            world.lost_low[tunnel.proxy] += 1
-            world.lost_high[tunnel.proxy] += 1
-        if tunnel.sessions is None:
-            world.carrying_high += 1
-        elif tunnel.sessions:
-            world.carrying_low += 1
-            world.carrying_high += 1
-    if excess and not told:
+    if agent.can_close is None:
+        scenario.unknown_version_count += 1
+        scenario.unknown_version_closes += len(closed_tunnels)
+    scenario.close_count += len(closed_tunnels)
+    scenario.closing_tunnel_counts[agent.id] = len(agent.tunnels)
+    scenario.last_tunnel_count += len(agent.tunnels) - len(closed_tunnels) == 1
+    excess_count = 0
+    are_sessions_known = all(tunnel.session_count is not None for tunnel in agent.tunnels)
+    for nth, (tunnel, reason) in enumerate(closed_tunnels, 1):
+        scenario.counts_by_step[nth] += 1
+        scenario.counts_by_reason[reason] += 1
+        excess_count += reason is ClosingReason.EXCESS
+        if are_sessions_known or reason is ClosingReason.EXPIRED:
+            scenario.lost_min[tunnel.proxy_id] += 1
+            scenario.lost_max[tunnel.proxy_id] += 1
+        if tunnel.session_count is None:
+            scenario.carrying_max += 1
+        elif tunnel.session_count:
+            scenario.carrying_min += 1
+            scenario.carrying_max += 1
+    if excess_count and not are_sessions_known:
         for tunnel in agent.tunnels:
-            if (tunnel, ClosingReason.EXPIRED) not in gone:
-                world.lost_high[tunnel.proxy] += 1
+            if (tunnel, ClosingReason.EXPIRED) not in closed_tunnels:
+                scenario.lost_max[tunnel.proxy_id] += 1

@@ -7,86 +7,86 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from fleet.changes.networking.closing_plan import SeenAgent, SeenProxy, SeenTunnel
-from fleet.changes.networking.plan import Fleet
-from fleet.changes.plan_input import newest_generations, refuse_blind
-from fleet.monitoring.agent_report import AgentReport, Answer
+from fleet.changes.networking.closing_plan import ObservedAgent, ObservedProxy, ObservedTunnel
+from fleet.changes.networking.plan import FleetSnapshot
+from fleet.changes.plan_input import newest_generations_of, require_evidence
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import LOST, InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.instances import LOST_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import State
 
 #: Agents before this do not know the fields that close tunnels.
-_KNOWS_SINCE = (0, 1)
+_MIN_CLOSING_VERSION = (0, 1)
 
 
-def fleet_of(table: FleetTable, answers: Mapping[int, Answer], now: float) -> Fleet:
+def fleet_snapshot_of(table: FleetTable, responses: Mapping[int, AgentReportResponse], now: float) -> FleetSnapshot:
     """The fleet as a plan needs it. Raises Blind."""
-    refuse_blind(table)
+    require_evidence(table)
     assert table.as_of is not None, "a table without a round is refused as blind"
     ids = {index: view.facts.id for index, view in table.instances.items()}
-    retired = table.verdicts["state"] == State.RETIRED
-    counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
+    retired_mask = table.verdicts["state"] == State.RETIRED
+    tunnel_counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
     order = np.argsort(table.tunnel_agents, kind="stable")
-    agents, at_proxy = table.tunnel_agents[order], table.tunnel_proxies[order]
+    agents, proxies_by_row = table.tunnel_agents[order], table.tunnel_proxies[order]
     starts = np.searchsorted(agents, np.arange(len(table.ids)))
-    seen = []
-    for index in np.flatnonzero((counts > 0) & ~retired).tolist():
+    observed_agents = []
+    for index in np.flatnonzero((tunnel_counts > 0) & ~retired_mask).tolist():
         start = int(starts[index])
-        proxies = at_proxy[start : start + int(counts[index])].tolist()
-        answer = answers.get(index)
-        report = answer.report if answer is not None else None
-        seen.append(
-            SeenAgent(
+        proxies = proxies_by_row[start : start + int(tunnel_counts[index])].tolist()
+        response = responses.get(index)
+        report = response.report if response is not None else None
+        observed_agents.append(
+            ObservedAgent(
                 id=table.ids[index],
-                desired=int(table.heartbeats["desired"][index]),
+                desired_count=int(table.heartbeats["desired"][index]),
                 tunnels=tuple(
-                    _tunnel(ids[proxy], answer.at if answer else 0.0, report)
+                    _observed_tunnel_of(ids[proxy], response.at if response else 0.0, report)
                     for proxy in proxies
                     if proxy in ids
                 ),
-                knows=_knows(report),
+                can_close=can_close_tunnels(report),
             )
         )
-    held = np.bincount(table.tunnel_proxies, minlength=max(ids, default=0) + 1)
+    counts_by_proxy = np.bincount(table.tunnel_proxies, minlength=max(ids, default=0) + 1)
     views = [view for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY]
-    newest = newest_generations(views)
-    return Fleet(
-        agents=tuple(seen),
+    generations = newest_generations_of(views)
+    return FleetSnapshot(
+        agents=tuple(observed_agents),
         proxies=tuple(
-            _proxy(view, newest) for view in sorted(views, key=lambda view: natural(view.facts.name))
+            _observed_proxy_of(view, generations) for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
         ),
-        held={identity: int(held[index]) for index, identity in ids.items()},
-        size=int(len(table.ids) - retired.sum()),
+        tunnel_counts={identity: int(counts_by_proxy[index]) for index, identity in ids.items()},
+        agent_count=int(len(table.ids) - retired_mask.sum()),
         as_of=table.as_of,
-        age=max(now - table.as_of, 0.0),
+        age_seconds=max(now - table.as_of, 0.0),
     )
 
 
-def tunnels_of(table: FleetTable, agents: Collection[str]) -> dict[str, int]:
+def tunnel_counts_of(table: FleetTable, agents: Collection[str]) -> dict[str, int]:
     """How many tunnels some agents hold now, by id; those that are not in the record any more are left out."""
-    counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
-    return {name: int(counts[index]) for index, name in enumerate(table.ids) if name in agents}
+    tunnel_counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
+    return {agent_id: int(tunnel_counts[index]) for index, agent_id in enumerate(table.ids) if agent_id in agents}
 
 
-def _tunnel(proxy: str, at: float, report: AgentReport | None) -> SeenTunnel:
-    said = next((one for one in report.tunnels if one.proxy_id == proxy), None) if report else None
-    if said is None:
-        return SeenTunnel(proxy)
-    return SeenTunnel(proxy, said.sessions, at - said.open_for_ms / 1000)
+def _observed_tunnel_of(proxy_id: str, reported_at: float, report: AgentReport | None) -> ObservedTunnel:
+    tunnel_report = next((tunnel for tunnel in report.tunnels if tunnel.proxy_id == proxy_id), None) if report else None
+    if tunnel_report is None:
+        return ObservedTunnel(proxy_id)
+    return ObservedTunnel(proxy_id, tunnel_report.sessions, reported_at - tunnel_report.open_for_ms / 1000)
 
 
-def _knows(report: AgentReport | None) -> bool | None:
-    found = re.match(r"v?(\d+)\.(\d+)", report.version) if report else None
-    return (int(found[1]), int(found[2])) >= _KNOWS_SINCE if found else None
+def can_close_tunnels(report: AgentReport | None) -> bool | None:
+    match = re.match(r"v?(\d+)\.(\d+)", report.version) if report else None
+    return (int(match[1]), int(match[2])) >= _MIN_CLOSING_VERSION if match else None
 
 
-def _proxy(view: InstanceView, newest: Mapping[str, int]) -> SeenProxy:
+def _observed_proxy_of(view: InstanceView, generations: Mapping[str, int]) -> ObservedProxy:
     facts = view.facts
-    return SeenProxy(
+    return ObservedProxy(
         id=facts.id,
         name=facts.name,
-        tracked=view.state not in LOST,
-        newest=facts.generation == newest.get(facts.group),
-        unsure=view.state not in LOST and view.state is not InstanceState.OK,
+        is_tracked=view.state not in LOST_STATES,
+        is_newest=facts.generation == generations.get(facts.group),
+        is_uncertain=view.state not in LOST_STATES and view.state is not InstanceState.OK,
     )

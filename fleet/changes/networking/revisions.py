@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fleet import audit
-from fleet.audit import CONSOLE, By
-from fleet.changes import Refused, Stale, engine
-from fleet.changes.base_kind import Record
-from fleet.changes.engine import Draft
+from fleet.audit import CONSOLE_ACTOR, RequestActor
+from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
+from fleet.changes.base_kind import RecordSnapshot
+from fleet.changes.engine import ChangeDraft
 from fleet.changes.networking import plan as networking_plan
-from fleet.changes.networking.plan_input import fleet_of, tunnels_of
+from fleet.changes.networking.plan_input import fleet_snapshot_of, tunnel_counts_of
 from fleet.models.changes import Change
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
@@ -26,10 +26,10 @@ from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigE
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
-UNKNOWN_FIELD = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
+CLOSING_UNSUPPORTED = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
 #: After the foreseen end: agents look now and then, and heartbeats take a moment.
-_SLACK = timedelta(seconds=60)
-_POINTS = 120
+_VERIFY_SLACK = timedelta(seconds=60)
+_MAX_CURVE_POINTS = 120
 
 
 def resource_of(revision: NetworkingRevision) -> NetworkingResource:
@@ -42,26 +42,26 @@ def config_of(document: Any) -> NetworkingConfig:
     return config_yaml.from_document(document, strict=False).config
 
 
-def base_of(change: Change) -> str:
+def base_revision_of(change: Change) -> str:
     """The revision that a change was planned on."""
     return config_yaml.from_document(change.before, strict=False).revision
 
 
-def reading_of(cluster: str) -> NetworkingReading | None:
+def read_state_of(cluster: str) -> NetworkingReading | None:
     """What is known of a cluster's config; None before anybody tried to read it."""
     return NetworkingReading.objects.select_related("current").filter(cluster=cluster).first()
 
 
-def remember(
+def record_revision(
     cluster: str, resource: NetworkingResource, now: datetime, *, change: Change | None = None
 ) -> NetworkingRevision:
     """Take note of what is stored now; one that nobody here wrote is a row in the log as well."""
-    reading, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
-    before = reading.current
+    read_state, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
+    before = read_state.current
     if before is not None and before.revision == resource.revision and change is None:
         NetworkingReading.objects.filter(cluster=cluster).update(read_at=now, error="")
         return before
-    row, made = NetworkingRevision.objects.get_or_create(
+    row, is_created = NetworkingRevision.objects.get_or_create(
         cluster_id=cluster,
         revision=resource.revision,
         defaults={
@@ -77,8 +77,8 @@ def remember(
     if resource.config.graceful_tunnel_closing:
         # Whoever wrote it: it was kept.
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
-    if made and change is None and before is not None:
-        seen = CONSOLE.attempt(
+    if is_created and change is None and before is not None:
+        attempt = CONSOLE_ACTOR.create_attempt(
             AuditAction.NETWORKING_SEEN,
             cluster,
             "written by somebody else",
@@ -86,103 +86,103 @@ def remember(
             after=row.document,
             detail=f"revision {row.revision} was not written through this console",
         )
-        audit.record(seen, AuditOutcome.DONE, now)
+        audit.record(attempt, AuditOutcome.DONE, now)
     return row
 
 
-def unread(cluster: str, error: str) -> None:
+def record_read_error(cluster: str, error: str) -> None:
     """Take note that the config could not be read."""
     NetworkingReading.objects.update_or_create(cluster_id=cluster, defaults={"error": error})
 
 
-def try_closing(cluster: str, by: By, now: datetime) -> None:
+def reset_closing_support(cluster: str, actor: RequestActor, now: datetime) -> None:
     """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
-    audit.record(by.attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), AuditOutcome.DONE, now)
+    audit.record(actor.create_attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), AuditOutcome.DONE, now)
 
 
-class Conflict(Stale):
+class NetworkingConflictError(StaleRevisionError):
     """Somebody else wrote since; `theirs` is what is there."""
 
-    def __init__(self, theirs: NetworkingRevision) -> None:
-        who = theirs.who or "somebody, not through this console"
+    def __init__(self, stored_revision: NetworkingRevision) -> None:
+        author = stored_revision.who or "somebody, not through this console"
         super().__init__(
-            f"{who} wrote revision {theirs.revision} meanwhile; nothing of yours was lost or written",
-            what="networking-config",
-            revision=theirs.revision,
+            f"{author} wrote revision {stored_revision.revision} meanwhile; nothing of yours was lost or written",
+            resource="networking-config",
+            revision=stored_revision.revision,
         )
-        self.theirs = theirs
+        self.stored_revision = stored_revision
 
 
-def plan(
+def plan_change(
     cluster: str,
     base: str,
-    wanted: NetworkingConfig,
-    by: By,
+    desired_config: NetworkingConfig,
+    actor: RequestActor,
     now: datetime,
-    record: Record,
+    record: RecordSnapshot,
     *,
-    undoes: int | None = None,
+    undone_change_id: int | None = None,
 ) -> Change:
     """Plan a change of revision `base` into `wanted`. Raises Refused, Conflict, Blind; each is a row in the log."""
-    shown = config_yaml.to_document(NetworkingResource(wanted, {}))["spec"]
-    with engine.plan_attempt(ChangeKind.NETWORKING_CONFIG, cluster, by, now, shown):
-        draft = _draft(cluster, base, wanted, record, undoes)
-    return engine.create(cluster, draft, by, now)
+    desired_spec = config_yaml.to_document(NetworkingResource(desired_config, {}))["spec"]
+    with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor, now, desired_spec):
+        draft = _draft_change(cluster, base, desired_config, record, undone_change_id)
+    return engine.create_change(cluster, draft, actor, now)
 
 
-def _draft(cluster: str, base: str, wanted: NetworkingConfig, record: Record, undoes: int | None) -> Draft:
-    current = must_be_read(cluster)
+def _draft_change(cluster: str, base: str, desired_config: NetworkingConfig, record: RecordSnapshot, undone_change_id: int | None) -> ChangeDraft:
+    current = require_current_revision(cluster)
     if current.revision != base:
-        raise Conflict(current)
+        raise NetworkingConflictError(current)
     resource = resource_of(current)
     if resource.origin == Origin.CONFIG_FILE:
-        raise Refused("the config is owned by the auths' file: change it there and restart them")
+        raise ChangeRefusedError("the config is owned by the auths' file: change it there and restart them")
     before = rules.with_defaults(resource.config)
-    wanted = rules.with_defaults(wanted)
-    _check(cluster, before, wanted)
-    differing = rules.differences(before, wanted)
-    if not differing:
-        raise Refused("nothing is changed")
+    desired_config = rules.with_defaults(desired_config)
+    _check_config(cluster, before, desired_config)
+    differences = rules.differences(before, desired_config)
+    if not differences:
+        raise ChangeRefusedError("nothing is changed")
     fleet = None
-    if networking_plan.moves_tunnels(before, wanted):
-        fleet = fleet_of(record.table(cluster), record.reader.answers(cluster), record.now)
-    foreseen = networking_plan.plan_of(before, wanted, fleet)
-    return Draft(
+    if networking_plan.moves_tunnels(before, desired_config):
+        fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
+    impact = networking_plan.plan_of(before, desired_config, fleet)
+    return ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
-        title=", ".join(_title_of(field, new) for field, _, new in differing)[:200],
+        title=", ".join(_title_of(field, new) for field, _, new in differences)[:200],
         before=current.document,
-        after=config_yaml.to_document(replace(resource, config=wanted)),
-        plan=foreseen,
-        agents=foreseen["agents"],
-        undoes=undoes,
+        after=config_yaml.to_document(replace(resource, config=desired_config)),
+        plan=impact,
+        agent_count=impact["agents"],
+        undone_change_id=undone_change_id,
     )
 
 
-def _check(cluster: str, before: NetworkingConfig, wanted: NetworkingConfig) -> None:
+def _check_config(cluster: str, before: NetworkingConfig, desired_config: NetworkingConfig) -> None:
     """Raise Refused, with problems by the key of the field, for what cannot be stored."""
     try:
-        rules.check(wanted, before)
+        rules.check(desired_config, before)
     except NetworkingConfigError as error:
-        raise Refused(str(error), {one.key: one.sentence for one in error.problems}) from None
-    reading = reading_of(cluster) if wanted.graceful_tunnel_closing else None
-    if reading is not None and reading.knows_closing is False:
-        raise Refused(UNKNOWN_FIELD, {"graceful_tunnel_closing": UNKNOWN_FIELD})
+        raise ChangeRefusedError(str(error), {problem.key: problem.sentence for problem in error.problems}) from None
+    read_state = read_state_of(cluster) if desired_config.graceful_tunnel_closing else None
+    if read_state is not None and read_state.knows_closing is False:
+        raise ChangeRefusedError(CLOSING_UNSUPPORTED, {"graceful_tunnel_closing": CLOSING_UNSUPPORTED})
 
 
-def must_be_read(cluster: str) -> NetworkingRevision:
+def require_current_revision(cluster: str) -> NetworkingRevision:
     """The config as last read. Raises Refused when it never was."""
-    reading = reading_of(cluster)
-    if reading is None or reading.current is None:
-        why = reading.error if reading is not None and reading.error else "no worker has read it yet"
-        raise Refused(f"the networking config of {cluster} is not known: {why}")
-    return reading.current
+    read_state = read_state_of(cluster)
+    if read_state is None or read_state.current is None:
+        reason = read_state.error if read_state is not None and read_state.error else "no worker has read it yet"
+        raise ChangeRefusedError(f"the networking config of {cluster} is not known: {reason}")
+    return read_state.current
 
 
-def _title_of(field: rules.ConfigField, value: rules.FieldValue) -> str:
+def _title_of(field: rules.ConfigField, field_value: rules.FieldValue) -> str:
     """One change in a title: `agent_connection_count = 2`."""
-    shown = rules.format_value(field, value)
-    return f"{field.key} = {str(shown).lower() if isinstance(shown, bool) else shown or 'empty'}"
+    text = rules.format_value(field, field_value)
+    return f"{field.key} = {str(text).lower() if isinstance(text, bool) else text or 'empty'}"
 
 
 def verify(change: Change, table: FleetTable, now: datetime) -> None:
@@ -190,15 +190,15 @@ def verify(change: Change, table: FleetTable, now: datetime) -> None:
     if table.stale or table.as_of is None or change.ended_at is None:
         return
     plan: Mapping[str, Any] = change.plan
-    outcome = networking_plan.compare(plan, tunnels_of(table, networking_plan.agents_compared(plan)))
-    since = round((now - change.ended_at).total_seconds(), 1)
-    curve = list(change.outcome.get("curve", ()))
-    told = {**outcome, "at": table.as_of, "curve": curve}
-    if not curve or curve[-1][1] != outcome["closed"]:
-        told["curve"] = [*curve, [since, outcome["closed"]]][-_POINTS:]
-    if told["curve"] != curve or outcome["dialled"] != change.outcome.get("dialled"):
-        engine.note(change, outcome=told)
-    over = now > change.ended_at + timedelta(seconds=networking_plan.ends_after(plan)) + _SLACK
-    if over or networking_plan.is_done(outcome):
-        detail = networking_plan.outcome_words(outcome)
-        engine.move(change, ChangeState.VERIFIED, now, detail=detail, outcome=told)
+    outcome = networking_plan.compare_with_plan(plan, tunnel_counts_of(table, networking_plan.compared_agents_of(plan)))
+    elapsed_seconds = round((now - change.ended_at).total_seconds(), 1)
+    closing_curve = list(change.outcome.get("curve", ()))
+    recorded_outcome = {**outcome, "at": table.as_of, "curve": closing_curve}
+    if not closing_curve or closing_curve[-1][1] != outcome["closed"]:
+        recorded_outcome["curve"] = [*closing_curve, [elapsed_seconds, outcome["closed"]]][-_MAX_CURVE_POINTS:]
+    if recorded_outcome["curve"] != closing_curve or outcome["dialled"] != change.outcome.get("dialled"):
+        engine.update_change(change, outcome=recorded_outcome)
+    is_overdue = now > change.ended_at + timedelta(seconds=networking_plan.end_seconds_of(plan)) + _VERIFY_SLACK
+    if is_overdue or networking_plan.is_done(outcome):
+        detail = networking_plan.describe_outcome(outcome)
+        engine.transition(change, ChangeState.VERIFIED, now, detail=detail, outcome=recorded_outcome)

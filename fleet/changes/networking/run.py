@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from fleet.changes import engine
 from fleet.changes.base_runner import Runner, StepContext
-from fleet.changes.instance_dialer import Auths
+from fleet.changes.instance_dialer import AuthClient
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
 from fleet.models.changes import Change
@@ -28,72 +28,72 @@ from fleet.transport.admin import (
 from fleet.vocabulary.changes import ChangeState
 
 #: How long a write is tried that reaches nobody.
-_TRY_FOR = timedelta(seconds=60)
+_WRITE_TIMEOUT = timedelta(seconds=60)
 
 
-def read(cluster: str, auths: Auths, now: datetime) -> None:
+def read_config(cluster: str, auths: AuthClient, now: datetime) -> None:
     """Read what is stored, and take note. While a change is under way that is its own business."""
-    if engine.occupant(cluster) is not None:
+    if engine.find_running_change(cluster) is not None:
         return
     try:
-        stored = auths.do(_get)
+        stored_config = auths.call(_get_config)
     except AdminError as error:
-        revisions.unread(cluster, str(error))
+        revisions.record_read_error(cluster, str(error))
         return
-    revisions.remember(cluster, stored.resource, now)
+    revisions.record_revision(cluster, stored_config.resource, now)
 
 
-def _write(change: Change, context: StepContext, *, resumed: bool) -> None:
+def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> None:
     try:
-        after = context.auths.do(lambda client: _update(client, change, resumed=resumed))
+        stored_config = context.auth_client.call(lambda client: _update_config(client, change, is_resumed=is_resumed))
     except UnreachableError as error:
-        if change.started_at is None or context.moment() < change.started_at + _TRY_FOR:
-            engine.note(change, detail=f"tried again: {error}")
+        if change.started_at is None or context.now() < change.started_at + _WRITE_TIMEOUT:
+            engine.update_change(change, detail=f"tried again: {error}")
             return
-        _fail(change, context, f"no auth could be reached; it may have been written: {error}")
+        _fail_change(change, context, f"no auth could be reached; it may have been written: {error}")
     except RevisionConflict as error:
-        _remember_theirs(change, context)
-        _fail(change, context, f"somebody else wrote meanwhile, and nothing of this was: {error}")
+        _record_stored_revision(change, context)
+        _fail_change(change, context, f"somebody else wrote meanwhile, and nothing of this was: {error}")
     except AdminError as error:
-        _fail(change, context, f"the auth refused it: {error}")
+        _fail_change(change, context, f"the auth refused it: {error}")
     else:
-        _conclude(change, after, context.moment())
+        _conclude(change, stored_config, context.now())
 
 
-async def _update(client: NetworkingConfigAdmin, change: Change, *, resumed: bool) -> StoredConfig:
+async def _update_config(client: NetworkingConfigAdmin, change: Change, *, is_resumed: bool) -> StoredConfig:
     """Update and read back; what a worker that died has written already is not written twice."""
-    stored = await client.get()
-    wanted = revisions.config_of(change.after)
-    if resumed and stored.resource.config == wanted:
-        return stored
-    base = revisions.base_of(change)
-    if stored.resource.revision != base:
-        raise RevisionConflict(f"revision {stored.resource.revision} is stored, the plan is of {base}")
-    await client.update(stored, replace(stored.resource, config=wanted))
+    stored_config = await client.get()
+    desired_config = revisions.config_of(change.after)
+    if is_resumed and stored_config.resource.config == desired_config:
+        return stored_config
+    base_revision = revisions.base_revision_of(change)
+    if stored_config.resource.revision != base_revision:
+        raise RevisionConflict(f"revision {stored_config.resource.revision} is stored, the plan is of {base_revision}")
+    await client.update(stored_config, replace(stored_config.resource, config=desired_config))
     return await client.get()
 
 
-def _conclude(change: Change, after: StoredConfig, now: datetime) -> None:
-    wanted = rules.with_defaults(revisions.config_of(change.after))
-    found = rules.with_defaults(after.resource.config)
-    row = revisions.remember(change.cluster_id, after.resource, now, change=change)
-    lost = [field.key for field, _, _ in rules.differences(wanted, found)]
-    if wanted.graceful_tunnel_closing:
+def _conclude(change: Change, stored_config: StoredConfig, now: datetime) -> None:
+    desired_config = rules.with_defaults(revisions.config_of(change.after))
+    actual_config = rules.with_defaults(stored_config.resource.config)
+    row = revisions.record_revision(change.cluster_id, stored_config.resource, now, change=change)
+    dropped_fields = [field.key for field, _, _ in rules.differences(desired_config, actual_config)]
+    if desired_config.graceful_tunnel_closing:
         NetworkingReading.objects.filter(cluster=change.cluster_id).update(
-            knows_closing=found.graceful_tunnel_closing
+            knows_closing=actual_config.graceful_tunnel_closing
         )
-    if lost:
+    if dropped_fields:
         state, sentence = (
             ChangeState.FAILED,
-            f"written, but when read back these were not kept: {', '.join(lost)}",
+            f"written, but when read back these were not kept: {', '.join(dropped_fields)}",
         )
-        if "graceful_tunnel_closing" in lost:
-            sentence = f"{revisions.UNKNOWN_FIELD}; it is off"
+        if "graceful_tunnel_closing" in dropped_fields:
+            sentence = f"{revisions.CLOSING_UNSUPPORTED}; it is off"
     else:
-        waits = networking_plan.moves(change.plan)
-        state = ChangeState.VERIFYING if waits else ChangeState.VERIFIED
+        has_moves = networking_plan.has_tunnel_moves(change.plan)
+        state = ChangeState.VERIFYING if has_moves else ChangeState.VERIFIED
         sentence = f"written as revision {row.revision}"
-    engine.move(
+    engine.transition(
         change,
         state,
         now,
@@ -102,22 +102,22 @@ def _conclude(change: Change, after: StoredConfig, now: datetime) -> None:
         log_before=change.before,
         log_after=row.document,
     )
-    if not lost:
-        engine.take_back(change, now)
+    if not dropped_fields:
+        engine.mark_undone(change, now)
 
 
-def _fail(change: Change, context: StepContext, sentence: str) -> None:
-    engine.move(change, ChangeState.FAILED, context.moment(), detail=sentence, reason=change.reason)
+def _fail_change(change: Change, context: StepContext, sentence: str) -> None:
+    engine.transition(change, ChangeState.FAILED, context.now(), detail=sentence, reason=change.reason)
 
 
-def _remember_theirs(change: Change, context: StepContext) -> None:
+def _record_stored_revision(change: Change, context: StepContext) -> None:
     try:
-        revisions.remember(change.cluster_id, context.auths.do(_get).resource, context.moment())
+        revisions.record_revision(change.cluster_id, context.auth_client.call(_get_config).resource, context.now())
     except AdminError as error:
-        revisions.unread(change.cluster_id, str(error))
+        revisions.record_read_error(change.cluster_id, str(error))
 
 
-async def _get(client: NetworkingConfigAdmin) -> StoredConfig:
+async def _get_config(client: NetworkingConfigAdmin) -> StoredConfig:
     return await client.get()
 
 
@@ -127,22 +127,22 @@ class NetworkingRunner(Runner):
     task = "fleet.tasks.look_after_networking"
 
     @override
-    def due(self, changes: QuerySet[Change]) -> Iterator[Change]:
-        yield from super().due(changes.order_by("pk"))
+    def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
+        yield from super().find_due(changes.order_by("pk"))
         yield from changes.filter(state=ChangeState.VERIFYING.value)
 
     @override
     def step(self, change: Change, context: StepContext) -> None:
         if change.state == ChangeState.VERIFYING:
             table = context.reader.table(change.cluster_id, context.clock())
-            revisions.verify(change, table, context.moment())
+            revisions.verify(change, table, context.now())
         else:
             super().step(change, context)
 
     @override
-    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
+    def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         """Carry a confirmed change out, or go on with one whose worker died."""
-        resumed = change.state == ChangeState.RUNNING
-        if not resumed:
-            engine.start(change, context.moment())
-        _write(change, context, resumed=resumed)
+        is_resumed = change.state == ChangeState.RUNNING
+        if not is_resumed:
+            engine.start(change, context.now())
+        _write_config(change, context, is_resumed=is_resumed)

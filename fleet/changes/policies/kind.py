@@ -8,41 +8,41 @@ from typing import Any
 
 from typing_extensions import override
 
-from fleet.audit import By
-from fleet.changes import Refused, engine
-from fleet.changes.base_kind import Action, Kind, Record
+from fleet.audit import RequestActor
+from fleet.changes import ChangeRefusedError, engine
+from fleet.changes.base_kind import ChangeAction, Kind, RecordSnapshot
 from fleet.changes.policies import desired, planning
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.rollouts import RolloutStepState
 
 
-def _resume(change: Change, by: By, now: datetime) -> Change:
+def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
     """Continue, and give the instances that failed another turn."""
 
     def retry(row: Change) -> None:
-        row.rollout_steps.filter(state=StepState.FAILED.value).update(
-            state=StepState.WAITING.value, detail=""
+        row.rollout_steps.filter(state=RolloutStepState.FAILED.value).update(
+            state=RolloutStepState.WAITING.value, detail=""
         )
 
-    return engine.move(change, ChangeState.RUNNING, now, by, along=retry)
+    return engine.transition(change, ChangeState.RUNNING, now, actor, in_transaction=retry)
 
 
-def _abort(change: Change, by: By, now: datetime) -> Change:
+def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
     """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
-    why = f"cancelled by {by.actor.name}; who is under way comes back by itself"
-    skipped = {"state": StepState.SKIPPED.value, "detail": why, "ended_at": to_seconds(now)}
-    waiting = {"state": StepState.WAITING.value}
+    reason = f"cancelled by {actor.identity.name}; who is under way comes back by itself"
+    skipped_columns = {"state": RolloutStepState.SKIPPED.value, "detail": reason, "ended_at": to_seconds(now)}
+    pending_filter = {"state": RolloutStepState.WAITING.value}
     return engine.abort(
-        change, by, now, why, lambda row: row.rollout_steps.filter(**waiting).update(**skipped)
+        change, actor, now, reason, lambda row: row.rollout_steps.filter(**pending_filter).update(**skipped_columns)
     )
 
 
 class PolicyKind(Kind):
     """Desired policies, and restarts of the instances that are to run with them."""
 
-    actions: Mapping[str, Action] = {
+    actions: Mapping[str, ChangeAction] = {
         "pause": engine.pause,
         "resume": _resume,
         "stop": _abort,
@@ -50,41 +50,41 @@ class PolicyKind(Kind):
     }
 
     @override
-    def progress(self, change: Change, now: float) -> Mapping[str, Any]:
+    def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
         return {**desired.progress_of(change), "waits_for": str(change.progress.get("waits_for", ""))}
 
     @override
-    def must_stand(self, change: Change) -> None:
-        desired.refuse_stale(change)
+    def require_current_plan(self, change: Change) -> None:
+        desired.require_current_plan(change)
 
     @override
-    def plan_undo(self, change: Change, by: By, now: datetime, record: Record) -> Change:
+    def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
         """Plan what is desired now without the change's own part, by the terms of the change.
 
         Raises Refused when somebody changed that part again since.
         """
-        current = desired.wanted_of(change.cluster_id)
-        revision = desired.revision_of(current)
+        desired_values = desired.desired_values_of(change.cluster_id)
+        revision = desired.revision_of(desired_values)
         before, after = change.before or {}, change.after or {}
         for target in {*before, *after}:
-            old, new, here = before.get(target, {}), after.get(target, {}), current.setdefault(target, {})
+            old, new, target_values = before.get(target, {}), after.get(target, {}), desired_values.setdefault(target, {})
             for name in {*old, *new}:
                 if old.get(name) == new.get(name):
                     continue
-                if here.get(name) != new.get(name):
-                    raise Refused(
+                if target_values.get(name) != new.get(name):
+                    raise ChangeRefusedError(
                         f"{name} was changed again since: look at what is wanted now, and change that"
                     )
-                here.pop(name, None)
-                here |= {name: old[name]} if name in old else {}
-        return planning.plan(
+                target_values.pop(name, None)
+                target_values |= {name: old[name]} if name in old else {}
+        return planning.plan_change(
             change.cluster_id,
-            {target: values for target, values in current.items() if values},
+            {target: values for target, values in desired_values.items() if values},
             record,
             revision=revision,
-            terms=change.parameters,
-            roll_out=change.rollout_steps.exists(),
-            by=by,
+            rollout_settings=change.parameters,
+            should_roll_out=change.rollout_steps.exists(),
+            actor=actor,
             now=now,
-            undoes=change.pk,
+            undone_change_id=change.pk,
         )

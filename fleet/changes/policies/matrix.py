@@ -12,15 +12,15 @@ from fleet.monitoring.views import InstanceView
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import ROLES, EnvPolicy, Source
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.naming import natural
-from fleet.vocabulary.node_policies import Observed, PolicyReport
-from fleet.vocabulary.tags import Tag, Tone
+from fleet.vocabulary.naming import natural_sort_key
+from fleet.vocabulary.node_policies import NodeReportResponse, PolicyReport
+from fleet.vocabulary.tags import TagEnum, Tone
 
 #: Values by target (role or instance id) and name.
-Wanted = Mapping[str, Mapping[str, str]]
+DesiredValues = Mapping[str, Mapping[str, str]]
 
 
-class CellState(Tag):
+class PolicyCellState(TagEnum):
     """How one policy of one instance compares with what is wanted."""
 
     #: Nothing is wanted: whatever it runs with is right.
@@ -38,127 +38,127 @@ class CellState(Tag):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PolicyCell:
     """One policy of one instance."""
 
     policy: EnvPolicy
-    state: CellState
+    state: PolicyCellState
     #: What is wanted; empty: nothing.
-    desired: str
+    desired_value: str
     #: The role or the instance said so.
-    desired_of: str
+    desired_source: str
     #: What it runs with, and where that comes from; None when it does not say.
-    now: str | None
+    current_value: str | None
     source: Source | None
     #: What it would run with after a restart.
-    following: str | None
+    next_value: str | None
     #: All that it says of it; None when it does not.
     report: PolicyReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InstanceRow:
     """One instance."""
 
     id: str
     name: str
     role: str
-    cells: tuple[Cell, ...]
+    cells: tuple[PolicyCell, ...]
     #: Why nothing is known of it, or why it takes nothing; empty when it does.
     note: str
     #: It takes policies over the network and restarts itself.
-    ours: bool
+    is_managed: bool
     #: When it was asked; None: never.
-    asked_at: float | None
+    polled_at: float | None
 
     @property
-    def reports(self) -> bool:
+    def is_reporting(self) -> bool:
         """Whether it says what it runs with."""
-        return any(cell.state is not CellState.UNKNOWN for cell in self.cells)
+        return any(cell.state is not PolicyCellState.UNKNOWN for cell in self.cells)
 
     @property
-    def drifts(self) -> bool:
+    def has_drift(self) -> bool:
         """Whether anything is not as wanted."""
-        return any(cell.state in (CellState.DRIFT, CellState.RESTART, CellState.LEFT) for cell in self.cells)
+        return any(cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART, PolicyCellState.LEFT) for cell in self.cells)
 
 
-def wanted_for(wanted: Wanted, role: str, instance_id: str) -> dict[str, str]:
+def desired_values_for(desired_values: DesiredValues, role: str, instance_id: str) -> dict[str, str]:
     """What one instance is to run with: its role's, and its own over that."""
-    return {**wanted.get(role, {}), **wanted.get(instance_id, {})}
+    return {**desired_values.get(role, {}), **desired_values.get(instance_id, {})}
 
 
-def matrix(
-    views: Iterable[InstanceView], observed: Mapping[str, Observed], wanted: Wanted
-) -> tuple[Line, ...]:
+def create_matrix(
+    views: Iterable[InstanceView], responses: Mapping[str, NodeReportResponse], desired_values: DesiredValues
+) -> tuple[InstanceRow, ...]:
     """Every instance with its policies, auths first."""
-    here = [view for view in views if view.state is not InstanceState.GONE]
-    here.sort(key=lambda view: (view.facts.kind, natural(view.facts.name)))
-    return tuple(_line(view, observed.get(view.facts.id), wanted) for view in here)
+    current_views = [view for view in views if view.state is not InstanceState.GONE]
+    current_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
+    return tuple(_instance_row_of(view, responses.get(view.facts.id), desired_values) for view in current_views)
 
 
-def gone(lines: Iterable[Line], wanted: Wanted) -> dict[str, dict[str, str]]:
+def deregistered_values_of(lines: Iterable[InstanceRow], desired_values: DesiredValues) -> dict[str, dict[str, str]]:
     """What is still wanted of instances that are in the record no more, by id."""
-    here = {*ROLES, *(line.id for line in lines)}
-    return {target: dict(values) for target, values in wanted.items() if values and target not in here}
+    current_targets = {*ROLES, *(line.id for line in lines)}
+    return {target: dict(values) for target, values in desired_values.items() if values and target not in current_targets}
 
 
-def _line(view: InstanceView, seen: Observed | None, wanted: Wanted) -> Line:
+def _instance_row_of(view: InstanceView, response: NodeReportResponse | None, desired_values: DesiredValues) -> InstanceRow:
     role, identity = view.facts.kind.value, view.facts.id
-    report = seen.report if seen is not None else None
-    mine, own = wanted_for(wanted, role, identity), wanted.get(identity, {})
+    report = response.report if response is not None else None
+    instance_values, override_values = desired_values_for(desired_values, role, identity), desired_values.get(identity, {})
     cells = []
     for policy in env_policies.of_role(role):
-        found = report.policies.get(policy.name) if report else None
-        desired = mine.get(policy.name, "")
-        state = CellState.UNKNOWN
-        if found is not None:
-            state = _state(policy.name, desired, found)
+        policy_report = report.policies.get(policy.name) if report else None
+        desired_value = instance_values.get(policy.name, "")
+        state = PolicyCellState.UNKNOWN
+        if policy_report is not None:
+            state = _cell_state_of(policy.name, desired_value, policy_report)
         cells.append(
-            Cell(
+            PolicyCell(
                 policy,
                 state,
-                desired,
-                "instance" if policy.name in own else "role" if desired else "",
-                found.now.text if found else None,
-                found.now.source if found else None,
-                found.following.text if found else None,
-                found,
+                desired_value,
+                "instance" if policy.name in override_values else "role" if desired_value else "",
+                policy_report.current_value.text if policy_report else None,
+                policy_report.current_value.source if policy_report else None,
+                policy_report.next_value.text if policy_report else None,
+                policy_report,
             )
         )
-    note = "not asked yet" if seen is None else seen.error if report is None else report.why_not
-    return Line(
+    note = "not asked yet" if response is None else response.error if report is None else report.refusal_reason
+    return InstanceRow(
         identity,
         view.facts.name,
         role,
         tuple(cells),
         note,
-        ours=report is not None and not report.why_not,
-        asked_at=seen.at if seen else None,
+        is_managed=report is not None and not report.refusal_reason,
+        polled_at=response.at if response else None,
     )
 
 
-def _state(name: str, desired: str, found: PolicyReport) -> CellState:
-    if not desired:
-        return CellState.LEFT if _is_left(found) else CellState.FREE
-    now, following = found.now.text, found.following.text
-    if env_policies.is_same_value(name, desired, now):
-        return CellState.SAME if env_policies.is_same_value(name, desired, following) else CellState.DRIFT
-    return CellState.RESTART if env_policies.is_same_value(name, desired, following) else CellState.DRIFT
+def _cell_state_of(name: str, desired_value: str, policy_report: PolicyReport) -> PolicyCellState:
+    if not desired_value:
+        return PolicyCellState.LEFT if _has_leftover_value(policy_report) else PolicyCellState.FREE
+    current_value, next_value = policy_report.current_value.text, policy_report.next_value.text
+    if env_policies.is_same_value(name, desired_value, current_value):
+        return PolicyCellState.SAME if env_policies.is_same_value(name, desired_value, next_value) else PolicyCellState.DRIFT
+    return PolicyCellState.RESTART if env_policies.is_same_value(name, desired_value, next_value) else PolicyCellState.DRIFT
 
 
-def affected(line: Line, wanted: Mapping[str, str]) -> bool:
+def needs_update(row: InstanceRow, desired_values: Mapping[str, str]) -> bool:
     """Whether an instance would have to restart, or to be told, to run with that."""
-    for cell in line.cells:
-        text = wanted.get(cell.policy.name, "")
-        if cell.now is None:
-            if text or cell.desired:
+    for cell in row.cells:
+        text = desired_values.get(cell.policy.name, "")
+        if cell.current_value is None:
+            if text or cell.desired_value:
                 return True
-        elif text and not env_policies.is_same_value(cell.policy.name, text, cell.now):
+        elif text and not env_policies.is_same_value(cell.policy.name, text, cell.current_value):
             return True
-        elif not text and cell.report is not None and _is_left(cell.report):
+        elif not text and cell.report is not None and _has_leftover_value(cell.report):
             return True  # accepted once, and wanted no more
     return False
 
 
-def _is_left(found: PolicyReport) -> bool:
-    return Source.FILE in (found.now.source, found.following.source)
+def _has_leftover_value(policy_report: PolicyReport) -> bool:
+    return Source.FILE in (policy_report.current_value.source, policy_report.next_value.source)

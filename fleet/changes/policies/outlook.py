@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fleet.changes.policies.plan import Running, TakesEffect, announce_ttl, restarts, ttl_load
+from fleet.changes.policies.plan import PolicyProcess, TakesEffect, forecast_ttl, forecast_restarts, ttl_load_of
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies, policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS
@@ -21,118 +21,118 @@ from fleet.protocol.recovery.service_config import (
     ServiceConfig,
     ServiceConfigError,
 )
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 
-_BALANCING = (RFD_VARIABLE, UPSTREAM_VARIABLE)
-_TTL_OF = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}
+_BALANCING_VARIABLES = (RFD_VARIABLE, UPSTREAM_VARIABLE)
+_TTL_VARIABLES = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}
 #: Tunnels are advised an interval after they opened, and up to half of it later.
-_MEAN_ADVICE = 1.25
+_MEAN_ADVICE_FACTOR = 1.25
 
 #: Mode and health check that an agent was told when it connected.
-Told = tuple[str, bool]
+BalancingMode = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PolicySnapshot:
     """What is seen of a fleet when policies are planned."""
 
     #: Agents connected to an auth, or tunnels on a proxy, by instance id.
-    agents: Mapping[str, int]
+    agent_counts: Mapping[str, int]
     #: By id of an auth: how many of its agents were told what.
-    told: Mapping[str, Mapping[Told, int]]
+    balancing_counts: Mapping[str, Mapping[BalancingMode, int]]
     #: All agents that are not retired.
-    size: int
+    agent_count: int
     #: Seconds between our rounds.
     round_interval: float
     #: When the newest round concluded, and how old that is, seconds.
     as_of: float
-    age: float
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Changing:
+class ChangedInstance:
     """An instance before and after; effective values by policy, empty where it does not say."""
 
     id: str
     name: str
     role: str
-    restarts: bool
-    now: Mapping[str, str] = field(default_factory=dict)
-    then: Mapping[str, str] = field(default_factory=dict)
+    is_restarted: bool
+    current_values: Mapping[str, str] = field(default_factory=dict)
+    planned_values: Mapping[str, str] = field(default_factory=dict)
 
-    def differs(self, name: str) -> bool:
+    def changes_policy(self, name: str) -> bool:
         """Whether a policy of it changes."""
-        return name in self.now and not env_policies.is_same_value(name, self.now[name], self.then[name])
+        return name in self.current_values and not env_policies.is_same_value(name, self.current_values[name], self.planned_values[name])
 
 
-def outlook(instances: Sequence[Changing], sight: Sight) -> dict[str, Any]:
+def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> dict[str, Any]:
     """`ttl` (rows of numbers), `effects` (rows of who restarts and who sees it), `notes`, and of which data."""
-    ttl = [
+    ttl_rows = [
         row
         for role in env_policies.ROLES
-        for row in _ttls([one for one in instances if one.role == role], sight)
+        for row in _ttl_rows_of([instance for instance in instances if instance.role == role], snapshot)
     ]
-    effects = [*_balancing(instances, sight), *_others(instances, sight)]
+    effect_rows = [*_balancing_rows_of(instances, snapshot), *_other_rows_of(instances, snapshot)]
     return {
-        "ttl": ttl,
-        "effects": effects,
-        "notes": [warning for row in ttl for warning in row["warnings"]]
-        + [row["sentence"] for row in effects],
-        "as_of": sight.as_of,
-        "age": round(sight.age, 1),
-        "size": sight.size,
+        "ttl": ttl_rows,
+        "effects": effect_rows,
+        "notes": [warning for row in ttl_rows for warning in row["warnings"]]
+        + [row["sentence"] for row in effect_rows],
+        "as_of": snapshot.as_of,
+        "age": round(snapshot.age_seconds, 1),
+        "size": snapshot.agent_count,
     }
 
 
-def ttl_sentence(row: Mapping[str, Any]) -> str:
+def describe_ttl(row: Mapping[str, Any]) -> str:
     """A row of `ttl` in words."""
     before, after = row["before"], row["after"]
-    said = f"{row['title']}: a lost one is seen after {after['detection']}, now after {before['detection']}"
-    said += f"; {after['writes']} heartbeat writes a second, now {before['writes']}"
+    sentence = f"{row['title']}: a lost one is seen after {after['detection']}, now after {before['detection']}"
+    sentence += f"; {after['writes']} heartbeat writes a second, now {before['writes']}"
     if row["role"] == "proxy":
-        said += f"; {after['messages']} discovery messages a second, now {before['messages']}"
-    return said
+        sentence += f"; {after['messages']} discovery messages a second, now {before['messages']}"
+    return sentence
 
 
-def _ttls(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, Any]]:
+def _ttl_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
     """One row for all instances that come from the same values to the same values."""
-    groups: dict[tuple[float, float, bool, bool], list[Changing]] = {}
-    for one in instances:
-        ttl = _TTL_OF[one.role]
-        if not (one.differs(ttl) or one.differs(discovery.COMPACT_VARIABLE)):
+    groups: dict[tuple[float, float, bool, bool], list[ChangedInstance]] = {}
+    for instance in instances:
+        ttl_variable = _TTL_VARIABLES[instance.role]
+        if not (instance.changes_policy(ttl_variable) or instance.changes_policy(discovery.COMPACT_VARIABLE)):
             continue
         try:
-            key = _seconds(one.now, ttl), _seconds(one.then, ttl), _compact(one.now), _compact(one.then)
+            key = _ttl_seconds_of(instance.current_values, ttl_variable), _ttl_seconds_of(instance.planned_values, ttl_variable), _is_compact(instance.current_values), _is_compact(instance.planned_values)
         except ValueError:
             continue  # of a node that takes what we would not
-        groups.setdefault(key, []).append(one)
+        groups.setdefault(key, []).append(instance)
     for (before, after, was_compact, compact), group in groups.items():
-        yield _ttl(group, before, after, was_compact, compact, instances, sight)
+        yield _ttl_row_of(group, before, after, was_compact, compact, instances, snapshot)
 
 
-def _ttl(
-    group: Sequence[Changing],
+def _ttl_row_of(
+    group: Sequence[ChangedInstance],
     before: float,
     after: float,
     was_compact: bool,
     compact: bool,
-    of_role: Sequence[Changing],
-    sight: Sight,
+    role_instances: Sequence[ChangedInstance],
+    snapshot: PolicySnapshot,
 ) -> dict[str, Any]:
     role = group[0].role
-    mine = sum(sight.agents.get(one.id, 0) for one in group)
-    everybody = sum(sight.agents.get(one.id, 0) for one in of_role)
-    common = {"instances": len(group), "proxies": len(group)}
+    group_tunnels = sum(snapshot.agent_counts.get(instance.id, 0) for instance in group)
+    role_tunnels = sum(snapshot.agent_counts.get(instance.id, 0) for instance in role_instances)
+    load_arguments = {"instances": len(group), "proxies": len(group)}
 
-    def tunnels(*, compact: bool) -> int:
+    def tunnel_count_of(*, compact: bool) -> int:
         # In compact mode every tunnel is told of each heartbeat of these; else each proxy tells its own.
-        return everybody if compact else mine
+        return role_tunnels if compact else group_tunnels
 
-    found = announce_ttl(
-        before, after, role=role, tunnels=tunnels(compact=compact), compact=compact,
-        round_interval=sight.round_interval, **common,
+    ttl_outlook = forecast_ttl(
+        before, after, role=role, tunnels=tunnel_count_of(compact=compact), compact=compact,
+        round_interval=snapshot.round_interval, **load_arguments,
     )  # fmt: skip
-    was = ttl_load(before, tunnels=tunnels(compact=was_compact), compact=was_compact, role=role, **common)
+    previous_load = ttl_load_of(before, tunnels=tunnel_count_of(compact=was_compact), compact=was_compact, role=role, **load_arguments)
     number = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
     title = f"{number}, TTL {durations.format_seconds(before)} to {durations.format_seconds(after)}"
     if was_compact != compact:
@@ -140,14 +140,14 @@ def _ttl(
     return {
         "role": role,
         "title": title,
-        "names": sorted((one.name for one in group), key=natural),
-        "before": _load(asdict(was)),
-        "after": _load(asdict(found.after)),
-        "warnings": list(found.warnings),
+        "names": sorted((instance.name for instance in group), key=natural_sort_key),
+        "before": _load_row_of(asdict(previous_load)),
+        "after": _load_row_of(asdict(ttl_outlook.after)),
+        "warnings": list(ttl_outlook.warnings),
     }
 
 
-def _load(load: Mapping[str, float]) -> dict[str, Any]:
+def _load_row_of(load: Mapping[str, float]) -> dict[str, Any]:
     return {
         "detection": durations.format_seconds(round(load["detection"], 1)),
         "detection_seconds": load["detection"],
@@ -155,106 +155,106 @@ def _load(load: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _balancing(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, Any]]:
+def _balancing_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
     """Load balancing of agents: two variables that say one thing."""
-    auths = [one for one in instances if one.role == "auth" and one.now]
-    changing = [one for one in auths if _config(one.now) != _config(one.then)]
-    if not changing:
+    auths = [auth for auth in instances if auth.role == "auth" and auth.current_values]
+    changed_auths = [auth for auth in auths if _service_config_of(auth.current_values) != _service_config_of(auth.planned_values)]
+    if not changed_auths:
         return
-    wanted = _config(changing[0].then)
-    stale = sum(
+    desired_config = _service_config_of(changed_auths[0].planned_values)
+    stale_count = sum(
         count
-        for one in auths
-        if one not in changing and not one.restarts and (config := _config(one.now)) is not None
-        for told, count in sight.told.get(one.id, {}).items()
-        if told != _told(config)
+        for auth in auths
+        if auth not in changed_auths and not auth.is_restarted and (config := _service_config_of(auth.current_values)) is not None
+        for mode, count in snapshot.balancing_counts.get(auth.id, {}).items()
+        if mode != _balancing_mode_of(config)
     )
-    found = _effect(
-        "Clients' load balancing", _said(wanted), auths, changing, TakesEffect.AT_CONNECT, sight.agents, stale
+    effect_row = _effect_row_of(
+        "Clients' load balancing", _describe_config(desired_config), auths, changed_auths, TakesEffect.AT_CONNECT, snapshot.agent_counts, stale_count
     )
-    for warning in policy_json.warnings(wanted) if wanted is not None else ():
-        found["sentence"] += f" {warning}"
-    yield found
+    for warning in policy_json.warnings(desired_config) if desired_config is not None else ():
+        effect_row["sentence"] += f" {warning}"
+    yield effect_row
 
 
-def _others(instances: Sequence[Changing], sight: Sight) -> Iterable[dict[str, Any]]:
+def _other_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
     for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.VARIABLE):
-        here = [one for one in instances if one.role == BY_NAME[name].role and one.now]
-        changing = [one for one in here if one.differs(name)]
-        if not changing:
+        role_instances = [instance for instance in instances if instance.role == BY_NAME[name].role and instance.current_values]
+        changed_instances = [instance for instance in role_instances if instance.changes_policy(name)]
+        if not changed_instances:
             continue
-        text = changing[0].then[name]
+        text = changed_instances[0].planned_values[name]
         # By HTTP no agent is connected.
-        on = {} if name == env_policies.HTTP_CLOSE_VARIABLE else sight.agents
-        found = _effect(BY_NAME[name].label, text or "never", here, changing, TakesEffect.AT_START, on)
-        tunnels = sum(sight.agents.get(one.id, 0) for one in changing if one.restarts)
+        agent_counts = {} if name == env_policies.HTTP_CLOSE_VARIABLE else snapshot.agent_counts
+        effect_row = _effect_row_of(BY_NAME[name].label, text or "never", role_instances, changed_instances, TakesEffect.AT_START, agent_counts)
+        tunnel_count = sum(snapshot.agent_counts.get(instance.id, 0) for instance in changed_instances if instance.is_restarted)
         if name == env_policies.HTTP_CLOSE_VARIABLE:
-            found["sentence"] += (
+            effect_row["sentence"] += (
                 " It is about clients by HTTP: agents keep their connections, whatever it says."
             )
         elif text:
             interval = env_policies.seconds(name, text)
-            found["sentence"] += (
+            effect_row["sentence"] += (
                 f" Each tunnel is asked to reconnect {text} to {durations.format_seconds(1.5 * interval)} after it was "
-                f"opened: {tunnels / (_MEAN_ADVICE * interval):.2g} reconnects a second of {tunnels:,} tunnels."
+                f"opened: {tunnel_count / (_MEAN_ADVICE_FACTOR * interval):.2g} reconnects a second of {tunnel_count:,} tunnels."
             )
-        yield found
+        yield effect_row
 
 
-def _effect(
+def _effect_row_of(
     label: str,
-    value: str,
-    here: Sequence[Changing],
-    changing: Sequence[Changing],
+    value_text: str,
+    role_instances: Sequence[ChangedInstance],
+    changed_instances: Sequence[ChangedInstance],
     effect: TakesEffect,
-    agents: Mapping[str, int],
-    stale: int = 0,
+    agent_counts: Mapping[str, int],
+    stale_count: int = 0,
 ) -> dict[str, Any]:
     """Who must restart for it; those that nobody restarts now are named too. `agents` it concerns, by instance id."""
-    running = {one.id: Running(one.name, one not in changing, agents.get(one.id, 0)) for one in here}
-    found = restarts(running, effect, stale)
-    by_hand = sorted((one.name for one in changing if not one.restarts), key=natural)
-    sentence = f"{label} to “{value}”: {found.sentence[:1].lower()}{found.sentence[1:]}"
-    if by_hand:
-        sentence += f" Not restarted by this: {', '.join(by_hand)}."
+    processes = {instance.id: PolicyProcess(instance.name, instance not in changed_instances, agent_counts.get(instance.id, 0)) for instance in role_instances}
+    restart_outlook = forecast_restarts(processes, effect, stale_count)
+    manual_restarts = sorted((instance.name for instance in changed_instances if not instance.is_restarted), key=natural_sort_key)
+    sentence = f"{label} to “{value_text}”: {restart_outlook.sentence[:1].lower()}{restart_outlook.sentence[1:]}"
+    if manual_restarts:
+        sentence += f" Not restarted by this: {', '.join(manual_restarts)}."
     return {
         "label": label,
-        "value": value,
-        "restart": list(found.restart),
-        "by_hand": by_hand,
-        "agents_now": found.agents_now,
-        "agents_later": found.agents_later,
+        "value": value_text,
+        "restart": list(restart_outlook.restarted_names),
+        "by_hand": manual_restarts,
+        "agents_now": restart_outlook.affected_now_count,
+        "agents_later": restart_outlook.affected_later_count,
         "sentence": sentence,
     }
 
 
-def _config(values: Mapping[str, str]) -> ServiceConfig | None:
+def _service_config_of(values: Mapping[str, str]) -> ServiceConfig | None:
     """None for what cannot be read."""
     try:
         return service_config.from_environment(
-            {name: values[name] for name in _BALANCING if values.get(name)}
+            {name: values[name] for name in _BALANCING_VARIABLES if values.get(name)}
         )
     except ServiceConfigError:
         return None
 
 
-def _told(config: ServiceConfig) -> Told:
+def _balancing_mode_of(config: ServiceConfig) -> BalancingMode:
     reconnects = config.mode is PickHealthyMode.RECONNECT
     # In pick_first agents do not check health, and say so.
     return ("reconnect" if reconnects else "pick_first", reconnects and config.health_check)
 
 
-def _said(config: ServiceConfig | None) -> str:
+def _describe_config(config: ServiceConfig | None) -> str:
     if config is None:
         return "unreadable"
-    mode, health_check = _told(config)
+    mode, health_check = _balancing_mode_of(config)
     return f"{mode}, health check" if health_check else mode
 
 
-def _seconds(values: Mapping[str, str], name: str) -> float:
+def _ttl_seconds_of(values: Mapping[str, str], name: str) -> float:
     return announce.parse_ttl(values.get(name) or BY_NAME[name].default, name=name)
 
 
-def _compact(values: Mapping[str, str]) -> bool:
+def _is_compact(values: Mapping[str, str]) -> bool:
     name = discovery.COMPACT_VARIABLE
     return name in values and BY_NAME[name].read({name: values[name]}) is True

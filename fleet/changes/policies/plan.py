@@ -11,12 +11,12 @@ from enum import StrEnum
 
 from fleet.protocol import durations
 from fleet.protocol.recovery import discovery
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 
 #: A heartbeat comes every TTL/2 + U[0, TTL/10).
-_MEAN_INTERVAL = 0.55
+_MEAN_INTERVAL_FACTOR = 0.55
 #: Below so many of our rounds we would see instances expire that are well.
-_ROUNDS = 3
+_MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,25 @@ class TTLOutlook:
     warnings: tuple[str, ...]
 
 
-def ttl_load(
+def ttl_load_of(
     ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool, role: str = "proxy"
 ) -> TTLLoad:
     """What a TTL costs `instances` of a role that have it, in a cluster of so many proxies and tunnels."""
-    beats = 1 / (_MEAN_INTERVAL * ttl)
+    heartbeat_rate = 1 / (_MEAN_INTERVAL_FACTOR * ttl)
     if role == "auth":  # nobody discovers auths: their resource expires
-        return TTLLoad(ttl, instances * beats, 0.0, 0.0)
-    lists = 1 / discovery.full_interval(ttl, compact=compact)
+        return TTLLoad(ttl, instances * heartbeat_rate, 0.0, 0.0)
+    list_rate = 1 / discovery.full_interval(ttl, compact=compact)
     if compact:
-        messages = tunnels * (proxies * beats + lists)
-        names = tunnels * proxies * (beats + lists)
+        messages = tunnels * (proxies * heartbeat_rate + list_rate)
+        names = tunnels * proxies * (heartbeat_rate + list_rate)
     else:
-        messages = tunnels * lists
+        messages = tunnels * list_rate
         names = messages * proxies
     detection = discovery.detection(ttl, compact=compact)
-    return TTLLoad(detection, instances * beats, messages, names)
+    return TTLLoad(detection, instances * heartbeat_rate, messages, names)
 
 
-def announce_ttl(
+def forecast_ttl(
     before: float,
     after: float,
     *,
@@ -72,8 +72,8 @@ def announce_ttl(
 ) -> TTLOutlook:
     """Foresee another announce TTL of a role, "auth" or "proxy". Discovery follows the proxies' alone."""
 
-    def load(ttl: float) -> TTLLoad:
-        return ttl_load(
+    def load_of(ttl: float) -> TTLLoad:
+        return ttl_load_of(
             ttl, instances=instances, proxies=proxies, tunnels=tunnels, compact=compact, role=role
         )
 
@@ -81,21 +81,21 @@ def announce_ttl(
     if after > before:
         warnings.append(
             f"Raising the TTL: until all {role} servers have it, those with the new one heartbeat every "
-            f"{durations.format_seconds(round(after * _MEAN_INTERVAL))} or so and look expired in between to whoever "
+            f"{durations.format_seconds(round(after * _MEAN_INTERVAL_FACTOR))} or so and look expired in between to whoever "
             f"goes by the old {durations.format_seconds(before)}."
         )
-    if role == "proxy" and load(after).detection > discovery.RFD_DETECTION:
+    if role == "proxy" and load_of(after).detection > discovery.RFD_DETECTION:
         warnings.append(
             f"With a TTL of {durations.format_seconds(after)} agents drop a lost proxy after up to "
-            f"{durations.format_seconds(round(load(after).detection))}, later than the "
+            f"{durations.format_seconds(round(load_of(after).detection))}, later than the "
             f"{durations.format_seconds(discovery.RFD_DETECTION)} that RFD 226 sets out to shorten. Lower the TTL."
         )
-    if after < _ROUNDS * round_interval:
+    if after < _MIN_ROUNDS * round_interval:
         warnings.append(
-            f"A TTL below three of our rounds ({durations.format_seconds(_ROUNDS * round_interval)}): instances that "
+            f"A TTL below three of our rounds ({durations.format_seconds(_MIN_ROUNDS * round_interval)}): instances that "
             "are well would look expired to this console."
         )
-    return TTLOutlook(load(before), load(after), tuple(warnings))
+    return TTLOutlook(load_of(before), load_of(after), tuple(warnings))
 
 
 class TakesEffect(StrEnum):
@@ -108,45 +108,45 @@ class TakesEffect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class PolicyProcess:
     """A process that has, or lacks, a policy."""
 
     name: str
     #: It runs with the wanted value already.
-    has_it: bool
+    has_value: bool
     #: Agents connected to it (auths), or with a tunnel on it (proxies).
-    agents: int
+    agent_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestartOutlook:
     """Which processes must restart, and how many agents see it by that, and when."""
 
-    restart: tuple[str, ...]
+    restarted_names: tuple[str, ...]
     #: Agents that see it at once, because theirs is restarted, which makes them connect anew.
-    agents_now: int
+    affected_now_count: int
     #: Agents that connected before their process had it: they see it when they connect next, whenever that is.
-    agents_later: int
+    affected_later_count: int
     sentence: str
 
 
-def restarts(running: Mapping[str, Running], effect: TakesEffect, stale_agents: int = 0) -> RestartOutlook:
+def forecast_restarts(processes: Mapping[str, PolicyProcess], effect: TakesEffect, stale_count: int = 0) -> RestartOutlook:
     """Foresee a policy that needs a restart, by instance id.
 
     `stale_agents`: of those on processes that have it already, how many read another one when they connected.
     """
-    lacking = [one for one in running.values() if not one.has_it]
-    moved = sum(one.agents for one in lacking)
-    names = tuple(sorted((one.name for one in lacking), key=natural))
+    outdated_processes = [process for process in processes.values() if not process.has_value]
+    moved_count = sum(process.agent_count for process in outdated_processes)
+    names = tuple(sorted((process.name for process in outdated_processes), key=natural_sort_key))
     if not names:
         sentence = "No process needs a restart."
     else:
-        sentence = f"{len(names)} of {len(running)} must restart: {', '.join(names)}."
+        sentence = f"{len(names)} of {len(processes)} must restart: {', '.join(names)}."
     if effect is TakesEffect.AT_CONNECT:
-        sentence += f" {moved} agents read it when they connect anew after those restarts"
+        sentence += f" {moved_count} agents read it when they connect anew after those restarts"
         sentence += (
-            f"; {stale_agents} more when they next connect, whenever that is." if stale_agents else "."
+            f"; {stale_count} more when they next connect, whenever that is." if stale_count else "."
         )
-    elif moved:
-        sentence += f" The {moved} agents there have it from then on."
-    return RestartOutlook(names, moved, stale_agents if effect is TakesEffect.AT_CONNECT else 0, sentence)
+    elif moved_count:
+        sentence += f" The {moved_count} agents there have it from then on."
+    return RestartOutlook(names, moved_count, stale_count if effect is TakesEffect.AT_CONNECT else 0, sentence)

@@ -7,38 +7,38 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from fleet.audit import By
-from fleet.changes import Blind, Refused, engine
-from fleet.changes.base_kind import Record
-from fleet.changes.engine import Draft
+from fleet.audit import RequestActor
+from fleet.changes import NoEvidenceError, ChangeRefusedError, engine
+from fleet.changes.base_kind import RecordSnapshot
+from fleet.changes.engine import ChangeDraft
 from fleet.changes.policies import desired, matrix, outlook
-from fleet.changes.policies.matrix import Line, Wanted, affected, wanted_for
-from fleet.changes.policies.outlook import Changing
-from fleet.changes.policies.plan_input import policies_of
+from fleet.changes.policies.matrix import InstanceRow, DesiredValues, needs_update, desired_values_for
+from fleet.changes.policies.outlook import ChangedInstance
+from fleet.changes.policies.plan_input import policy_snapshot_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, ROLES
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeKind
-from fleet.vocabulary.rollouts import Terms
+from fleet.vocabulary.rollouts import RolloutSettings
 
 
-def lines_of(cluster: str, wanted: Wanted, record: Record) -> tuple[Line, ...]:
+def instance_rows_of(cluster: str, desired_values: DesiredValues, record: RecordSnapshot) -> tuple[InstanceRow, ...]:
     """Every instance with its policies. Raises StateError."""
-    return matrix.matrix(record.reader.instances(cluster, record.now), record.book.read(cluster), wanted)
+    return matrix.create_matrix(record.reader.instances(cluster, record.now), record.policy_report_store.read(cluster), desired_values)
 
 
-def plan(
+def plan_change(
     cluster: str,
-    wanted: Wanted,
-    record: Record,
+    desired_values: DesiredValues,
+    record: RecordSnapshot,
     *,
     revision: str,
-    terms: Mapping[str, object],
-    roll_out: bool,
-    by: By,
+    rollout_settings: Mapping[str, object],
+    should_roll_out: bool,
+    actor: RequestActor,
     now: datetime,
-    undoes: int | None = None,
+    undone_change_id: int | None = None,
 ) -> Change:
     """Plan other desired policies, and their rollout if that is asked for, with a row in the log when it is refused.
 
@@ -46,132 +46,132 @@ def plan(
     of a term, and by `at_once` when all of a role would be away at the same time, Blind when somebody would restart,
     and StateError. While the pollers are blind nobody is restarted, but what is wanted may be changed.
     """
-    with engine.plan_attempt(ChangeKind.POLICY, cluster, by, now):
-        before = desired.wanted_of(cluster)
+    with engine.record_refused_plan(ChangeKind.POLICY, cluster, actor, now):
+        before = desired.desired_values_of(cluster)
         if revision != desired.revision_of(before):
-            raise desired.stale(
+            raise desired.create_stale_error(
                 "somebody else changed the desired policies meanwhile: look at them again", before
             )
-        lines = lines_of(cluster, before, record)
-        read = rollouts.read_terms(terms)
-        after, wrong = desired.check(wanted, {line.id: line.role for line in lines}, before)
+        rows = instance_rows_of(cluster, before, record)
+        parsed_settings = rollouts.parse_rollout_settings(rollout_settings)
+        after, value_problems = desired.check_desired_values(desired_values, {row.id: row.role for row in rows}, before)
         # All that is wrong is said at once.
-        if problems := {**read.problems, **wrong}:
-            raise Refused("; ".join(f"{name}: {why}" for name, why in problems.items()), problems)
-        reached, restarts = _reached(lines, after, roll_out=roll_out)
-        if before == after and not restarts:
-            raise Refused(
+        if problems := {**parsed_settings.problems, **value_problems}:
+            raise ChangeRefusedError("; ".join(f"{name}: {reason}" for name, reason in problems.items()), problems)
+        affected_rows, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
+        if before == after and not restarted_rows:
+            raise ChangeRefusedError(
                 "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
             )
-        unasked = [line.name for line in reached if line.asked_at is None]
-        if roll_out and unasked:
-            raise Refused(f"{', '.join(unasked)} said nothing of policies yet: try again in a few seconds")
-        _refuse_all_at_once(lines, restarts, read.terms)
+        unpolled_names = [row.name for row in affected_rows if row.polled_at is None]
+        if should_roll_out and unpolled_names:
+            raise ChangeRefusedError(f"{', '.join(unpolled_names)} said nothing of policies yet: try again in a few seconds")
+        _require_available_instances(rows, restarted_rows, parsed_settings.settings)
         try:
-            seen = _outlook(cluster, lines, after, restarts, record)
-        except Blind:
-            if restarts:
+            impact = _outlook_of(cluster, rows, after, restarted_rows, record)
+        except NoEvidenceError:
+            if restarted_rows:
                 raise
-            seen = {}
+            impact = {}
         agents = {view.facts.id: view.agents for view in record.reader.instances(cluster, record.now)}
-        draft = Draft(
+        draft = ChangeDraft(
             kind=ChangeKind.POLICY,
-            title=_title(before, after, len(restarts)),
+            title=_title_of(before, after, len(restarted_rows)),
             before=before,
             after=after,
             plan={
-                "question": _question(restarts, agents),
+                "question": _question_of(restarted_rows, agents),
                 "restarts": [
-                    {"id": one.id, "name": one.name, "agents": agents.get(one.id, 0)} for one in restarts
+                    {"id": instance_row.id, "name": instance_row.name, "agents": agents.get(instance_row.id, 0)} for instance_row in restarted_rows
                 ],
-                "by_hand": [{"name": one.name, "why": one.note} for one in reached if one not in restarts],
-                "at_connect": _at_connect(before, after),
-                **seen,
+                "by_hand": [{"name": instance_row.name, "why": instance_row.note} for instance_row in affected_rows if instance_row not in restarted_rows],
+                "at_connect": _names_read_at_connect(before, after),
+                **impact,
             },
-            agents=sum(agents.get(line.id, 0) for line in restarts),
-            parameters=asdict(read.terms),
-            undoes=undoes,
+            agent_count=sum(agents.get(row.id, 0) for row in restarted_rows),
+            parameters=asdict(parsed_settings.settings),
+            undone_change_id=undone_change_id,
         )
 
-        def keep_steps(change: Change) -> None:
+        def save_steps(change: Change) -> None:
             RolloutStep.objects.bulk_create(
                 RolloutStep(
                     change=change,
                     position=position,
-                    instance_id=line.id,
-                    name=line.name,
-                    wanted=wanted_for(after, line.role, line.id),
+                    instance_id=row.id,
+                    name=row.name,
+                    wanted=desired_values_for(after, row.role, row.id),
                 )
-                for position, line in enumerate(restarts)
+                for position, row in enumerate(restarted_rows)
             )
 
-        return engine.create(cluster, draft, by, now, keep_steps)
+        return engine.create_change(cluster, draft, actor, now, save_steps)
 
 
-def foreseen(
-    cluster: str, target: str, values: Mapping[str, str], record: Record, *, roll_out: bool
+def preview_impact(
+    cluster: str, target: str, values: Mapping[str, str], record: RecordSnapshot, *, should_roll_out: bool
 ) -> dict[str, Any]:
     """What a plan would say, for a look before there is one; nothing when something is wrong."""
-    wanted = desired.wanted_of(cluster)
-    lines, after = lines_of(cluster, wanted, record), {**wanted, target: values}
-    _, restarts = _reached(lines, after, roll_out=roll_out)
+    desired_values = desired.desired_values_of(cluster)
+    rows, after = instance_rows_of(cluster, desired_values, record), {**desired_values, target: values}
+    _, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
     try:
-        return _outlook(cluster, lines, after, restarts, record)
-    except Refused:
+        return _outlook_of(cluster, rows, after, restarted_rows, record)
+    except ChangeRefusedError:
         return {}
 
 
-def _outlook(
-    cluster: str, lines: Sequence[Line], after: Wanted, restarts: Sequence[Line], record: Record
+def _outlook_of(
+    cluster: str, rows: Sequence[InstanceRow], after: DesiredValues, restarted_rows: Sequence[InstanceRow], record: RecordSnapshot
 ) -> dict[str, Any]:
     """What other desired policies will do: `outlook.outlook`. Raises Blind, StateError."""
     interval = record.reader.header(cluster, record.now).interval
-    return outlook.outlook(
-        [_changing(line, wanted_for(after, line.role, line.id), restarts=line in restarts) for line in lines],
-        policies_of(record.table(cluster), interval, record.now),
+    return outlook.outlook_of(
+        [_changed_instance_of(row, desired_values_for(after, row.role, row.id), is_restarted=row in restarted_rows) for row in rows],
+        policy_snapshot_of(record.table(cluster), interval, record.now),
     )
 
 
-def _reached(lines: Sequence[Line], after: Wanted, *, roll_out: bool) -> tuple[list[Line], list[Line]]:
+def _find_affected(rows: Sequence[InstanceRow], after: DesiredValues, *, should_roll_out: bool) -> tuple[list[InstanceRow], list[InstanceRow]]:
     """Who would have to restart or to be told, and who of them a rollout restarts."""
-    reached = [line for line in lines if affected(line, wanted_for(after, line.role, line.id))]
-    return reached, [line for line in reached if line.ours] if roll_out else []
+    affected_rows = [row for row in rows if needs_update(row, desired_values_for(after, row.role, row.id))]
+    return affected_rows, [row for row in affected_rows if row.is_managed] if should_roll_out else []
 
 
-def _changing(line: Line, wanted: Mapping[str, str], *, restarts: bool) -> Changing:
-    reports = {cell.policy.name: cell.report for cell in line.cells if cell.report is not None}
-    return Changing(
-        line.id,
-        line.name,
-        line.role,
-        restarts=restarts,
-        now={name: report.now.text for name, report in reports.items()},
-        then={name: report.with_wanted(wanted.get(name, "")) for name, report in reports.items()},
+def _changed_instance_of(row: InstanceRow, desired_values: Mapping[str, str], *, is_restarted: bool) -> ChangedInstance:
+    reports = {cell.policy.name: cell.report for cell in row.cells if cell.report is not None}
+    return ChangedInstance(
+        row.id,
+        row.name,
+        row.role,
+        is_restarted=is_restarted,
+        current_values={name: report.current_value.text for name, report in reports.items()},
+        planned_values={name: report.text_with_desired(desired_values.get(name, "")) for name, report in reports.items()},
     )
 
 
-def _refuse_all_at_once(lines: Sequence[Line], restarts: Sequence[Line], terms: Terms) -> None:
+def _require_available_instances(rows: Sequence[InstanceRow], restarted_rows: Sequence[InstanceRow], settings: RolloutSettings) -> None:
     for role in ROLES:
-        all_of_it = sum(line.role == role for line in lines)
-        away = min(terms.at_once, sum(line.role == role for line in restarts))
-        if 1 < all_of_it <= away:
-            sentence = f"all {all_of_it} {PLURALS[role]} would be away at the same time: take fewer"
-            raise Refused(sentence, {"at_once": sentence})
+        role_count = sum(row.role == role for row in rows)
+        restart_count = min(settings.at_once, sum(row.role == role for row in restarted_rows))
+        if 1 < role_count <= restart_count:
+            sentence = f"all {role_count} {PLURALS[role]} would be away at the same time: take fewer"
+            raise ChangeRefusedError(sentence, {"at_once": sentence})
 
 
-def _question(restarts: Sequence[Line], agents: Mapping[str, int]) -> str:
-    if not restarts:
+def _question_of(restarted_rows: Sequence[InstanceRow], agent_counts: Mapping[str, int]) -> str:
+    if not restarted_rows:
         return "Want this from now on, and restart nobody?"
     parts = [
         f"{count} {PLURALS[role] if count > 1 else role}"
         for role in ROLES
-        if (count := sum(line.role == role for line in restarts))
+        if (count := sum(row.role == role for row in restarted_rows))
     ]
-    on = sum(agents.get(line.id, 0) for line in restarts)
-    return f"Restart {' and '.join(parts)} that {on:,} agent{' rests' if on == 1 else 's rest'} on?"
+    agent_count = sum(agent_counts.get(row.id, 0) for row in restarted_rows)
+    return f"Restart {' and '.join(parts)} that {agent_count:,} agent{' rests' if agent_count == 1 else 's rest'} on?"
 
 
-def _at_connect(before: Wanted, after: Wanted) -> list[str]:
+def _names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:
     """Changed policies that agents read when they connect."""
     names = {
         name
@@ -182,15 +182,15 @@ def _at_connect(before: Wanted, after: Wanted) -> list[str]:
     return sorted(name for name in names if BY_NAME[name].at_connect)
 
 
-def _title(before: Wanted, after: Wanted, restarts: int) -> str:
+def _title_of(before: DesiredValues, after: DesiredValues, restart_count: int) -> str:
     parts = []
     for target in sorted({*before, *after}):
         old, new = before.get(target, {}), after.get(target, {})
         names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         if names:
-            whose = PLURALS.get(target, "one instance")
-            parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {whose}")
-    said = " and ".join(parts) or "desired policies once more"
-    if not restarts:
-        return f"{said}; no restarts"
-    return f"{said}; restart {restarts} instance{'' if restarts == 1 else 's'}"
+            owner = PLURALS.get(target, "one instance")
+            parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {owner}")
+    title = " and ".join(parts) or "desired policies once more"
+    if not restart_count:
+        return f"{title}; no restarts"
+    return f"{title}; restart {restart_count} instance{'' if restart_count == 1 else 's'}"

@@ -11,34 +11,34 @@ import logging
 from typing_extensions import override
 
 from fleet import lease
-from fleet.changes import Stale, engine
+from fleet.changes import StaleRevisionError, engine
 from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.policies import desired, matrix
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_seconds
-from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources import SourceError
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import Source
 from fleet.transport.admin import AdminError
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.instances import FAULTS, InstanceState
+from fleet.vocabulary.instances import FAULT_STATES, InstanceState
 from fleet.vocabulary.node_policies import NodeReport
-from fleet.vocabulary.rollouts import Move, NodeSeen, StepState, Terms
+from fleet.vocabulary.rollouts import StepAction, InstanceProbe, RolloutStepState, RolloutSettings
 
 logger = logging.getLogger(__name__)
 
 
-class _Step:
+class _RolloutStepRun:
     """One step, at one moment."""
 
-    def __init__(self, change: Change, context: StepContext, held: ClusterLease) -> None:
-        self.change, self.nodes, self.held = change, context.dialer, held
-        self.moment = context.moment()
+    def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
+        self.change, self.dialer, self.held_lease = change, context.dialer, held_lease
+        self.moment = context.now()
         self.now = to_seconds(self.moment)
-        self.terms = Terms(**change.parameters)
+        self.settings = RolloutSettings(**change.parameters)
         self.rows = list(change.rollout_steps.all())
         views = context.reader.instances(change.cluster_id, self.now)
         self.views = {view.facts.id: view for view in views}
@@ -46,173 +46,173 @@ class _Step:
         self.reports: dict[str, NodeReport] = {}
         self.reason = f"change {change.pk}: {change.reason}"[:200]
 
-    def make(self) -> None:
+    def run(self) -> None:
         """Make it."""
         for row in self.rows:
-            if row.state in rollouts.UNDER_WAY:
-                self._carry_on(row)
-        failed = [row for row in self.rows if row.state == StepState.FAILED]
-        if failed:
-            said = f"{failed[0].name}: {failed[0].detail}"
-            engine.move(self.change, ChangeState.PAUSED, self.moment, detail=said)
+            if row.state in rollouts.IN_PROGRESS:
+                self._advance_row(row)
+        failed_rows = [row for row in self.rows if row.state == RolloutStepState.FAILED]
+        if failed_rows:
+            detail = f"{failed_rows[0].name}: {failed_rows[0].detail}"
+            engine.transition(self.change, ChangeState.PAUSED, self.moment, detail=detail)
             return
-        if all(row.state in (StepState.OK, StepState.SKIPPED) for row in self.rows):
-            said = (
+        if all(row.state in (RolloutStepState.OK, RolloutStepState.SKIPPED) for row in self.rows):
+            detail = (
                 f"{len(self.rows)} instances run with what is wanted" if self.rows else "wanted from now on"
             )
-            engine.move(
+            engine.transition(
                 self.change,
                 ChangeState.VERIFIED,
                 self.moment,
-                detail=said,
+                detail=detail,
                 reason=self.change.reason,
                 outcome=desired.progress_of(self.change),
             )
-            engine.take_back(self.change, self.moment)
+            engine.mark_undone(self.change, self.moment)
             return
-        turns, waits_for = rollouts.turns(
-            [StepState(row.state) for row in self.rows], self.terms, self._sick()
+        indices, wait_reason = rollouts.choose_steps_to_start(
+            [RolloutStepState(row.state) for row in self.rows], self.settings, self._unhealthy_names()
         )
-        for place in turns:
-            self._begin(self.rows[place])
-        with lease.fenced(self.held):
-            engine.note(self.change, progress={"stepped_at": self.now, "waits_for": waits_for})
+        for index in indices:
+            self._start_row(self.rows[index])
+        with lease.fenced_transaction(self.held_lease):
+            engine.update_change(self.change, progress={"stepped_at": self.now, "waits_for": wait_reason})
 
-    def _sick(self) -> list[str]:
+    def _unhealthy_names(self) -> list[str]:
         """Instances of the same roles, not under way themselves, of which it is not seen that they are well.
 
         Nobody restarts beside them, nor while the pollers are blind.
         """
-        ours = {row.instance_id for row in self.rows if row.state in rollouts.UNDER_WAY}
+        rollout_ids = {row.instance_id for row in self.rows if row.state in rollouts.IN_PROGRESS}
         kinds = {self.views[row.instance_id].facts.kind for row in self.rows if row.instance_id in self.views}
         return sorted(
             view.facts.name
             for view in self.views.values()
             if view.facts.kind in kinds
-            and view.facts.id not in ours
-            and (view.state in FAULTS or view.state is InstanceState.UNKNOWN)
-            and not self._waiting(view.facts.id)
+            and view.facts.id not in rollout_ids
+            and (view.state in FAULT_STATES or view.state is InstanceState.UNKNOWN)
+            and not self._is_next(view.facts.id)
         )
 
-    def _waiting(self, instance_id: str) -> bool:
+    def _is_next(self, instance_id: str) -> bool:
         """A sick instance whose own turn is next may be just what the rollout is to mend."""
-        waiting = [row.instance_id for row in self.rows if row.state == StepState.WAITING]
-        return bool(waiting) and waiting[0] == instance_id
+        pending_ids = [row.instance_id for row in self.rows if row.state == RolloutStepState.WAITING]
+        return bool(pending_ids) and pending_ids[0] == instance_id
 
-    def _begin(self, row: RolloutStep) -> None:
+    def _start_row(self, row: RolloutStep) -> None:
         """Have it accept what is wanted, and drain it."""
         view = self.views.get(row.instance_id)
         if view is None or view.state is InstanceState.GONE:
-            self._to(row, StepState.SKIPPED, "it was deregistered meanwhile")
+            self._set_state(row, RolloutStepState.SKIPPED, "it was deregistered meanwhile")
             return
         try:
-            report, _ = self.nodes.read(row.instance_id)
-            if not report.differs(row.wanted) and dict(row.wanted) == report.accepted:
-                self._to(row, StepState.SKIPPED, "it runs with all that is wanted already")
+            report, _ = self.dialer.read_policies(row.instance_id)
+            if not report.describe_drift(row.wanted) and dict(row.wanted) == report.accepted_values:
+                self._set_state(row, RolloutStepState.SKIPPED, "it runs with all that is wanted already")
                 return
-            if report.why_not:
-                self._to(row, StepState.FAILED, report.why_not)
+            if report.refusal_reason:
+                self._set_state(row, RolloutStepState.FAILED, report.refusal_reason)
                 return
-            hidden = [
+            flag_names = [
                 name for name in row.wanted
-                if name in report.policies and report.policies[name].now.source is Source.FLAG
+                if name in report.policies and report.policies[name].current_value.source is Source.FLAG
             ]  # fmt: skip
-            if hidden:
-                self._to(row, StepState.FAILED, f"its command line decides on {', '.join(hidden)}")
+            if flag_names:
+                self._set_state(row, RolloutStepState.FAILED, f"its command line decides on {', '.join(flag_names)}")
                 return
-            self.nodes.accept(row.instance_id, report.revision, row.wanted)
-            self.nodes.drain(row.instance_id, self.reason)
-        except (SourceFailed, AdminError) as error:
-            self._to(row, StepState.FAILED, str(error))
+            self.dialer.accept(row.instance_id, report.revision, row.wanted)
+            self.dialer.drain(row.instance_id, self.reason)
+        except (SourceError, AdminError) as error:
+            self._set_state(row, RolloutStepState.FAILED, str(error))
             return
-        self._to(row, StepState.DRAINING, "draining", run_id=report.run_id, began_at=self.now)
+        self._set_state(row, RolloutStepState.DRAINING, "draining", run_id=report.run_id, began_at=self.now)
 
-    def _carry_on(self, row: RolloutStep) -> None:
-        seen = self._see(row)
-        found = rollouts.following(
-            StepState(row.state),
+    def _advance_row(self, row: RolloutStep) -> None:
+        probe = self._probe_instance(row)
+        next_step = rollouts.decide_next_step(
+            RolloutStepState(row.state),
             since=row.since or 0.0,
             run_id=row.run_id,
-            seen=seen,
-            terms=self.terms,
+            probe=probe,
+            settings=self.settings,
             now=self.now,
         )
-        match found.move:
-            case Move.RESTART:
-                self._restart(row, seen)
-            case Move.CHECK:
-                self._to(row, StepState.CHECKING, "it runs with what is wanted")
-            case Move.FINISH:
-                self._to(row, StepState.OK, self._fallen_back(row))
-            case Move.FAIL:
-                self._to(row, StepState.FAILED, found.detail)
-            case Move.NOTHING:
-                if row.detail != found.detail:
-                    self._save(row, detail=found.detail)
+        match next_step.action:
+            case StepAction.RESTART:
+                self._restart_instance(row, probe)
+            case StepAction.CHECK:
+                self._set_state(row, RolloutStepState.CHECKING, "it runs with what is wanted")
+            case StepAction.FINISH:
+                self._set_state(row, RolloutStepState.OK, self._describe_fallback(row))
+            case StepAction.FAIL:
+                self._set_state(row, RolloutStepState.FAILED, next_step.detail)
+            case StepAction.NOTHING:
+                if row.detail != next_step.detail:
+                    self._save(row, detail=next_step.detail)
 
-    def _restart(self, row: RolloutStep, seen: NodeSeen) -> None:
-        if seen.run_id and seen.run_id != row.run_id:
+    def _restart_instance(self, row: RolloutStep, probe: InstanceProbe) -> None:
+        if probe.run_id and probe.run_id != row.run_id:
             # A step whose worker died asked for it.
-            self._to(row, StepState.RESTARTING, "restarting")
+            self._set_state(row, RolloutStepState.RESTARTING, "restarting")
             return
         try:
-            self.nodes.restart(row.instance_id, row.run_id, self.reason, float(self.terms.drain))
+            self.dialer.restart(row.instance_id, row.run_id, self.reason, float(self.settings.drain))
         except AdminError as error:
-            self._undrain(row)
-            self._to(row, StepState.FAILED, str(error))
+            self._undrain_instance(row)
+            self._set_state(row, RolloutStepState.FAILED, str(error))
             return
-        self._to(row, StepState.RESTARTING, "restarting")
+        self._set_state(row, RolloutStepState.RESTARTING, "restarting")
 
-    def _undrain(self, row: RolloutStep) -> None:
+    def _undrain_instance(self, row: RolloutStep) -> None:
         try:
-            self.nodes.undrain(row.instance_id)
+            self.dialer.undrain(row.instance_id)
         except AdminError as error:
             logger.warning("rollout %d: %s stays drained: %s", self.change.pk, row.name, error)
 
-    def _see(self, row: RolloutStep) -> NodeSeen:
+    def _probe_instance(self, row: RolloutStep) -> InstanceProbe:
         try:
-            report, serving = self.nodes.read(row.instance_id)
-        except SourceFailed as error:
-            return NodeSeen(error=str(error))
+            report, is_serving = self.dialer.read_policies(row.instance_id)
+        except SourceError as error:
+            return InstanceProbe(error=str(error))
         self.reports[row.instance_id] = report
-        differs = report.differs(row.wanted)
-        return NodeSeen(report.run_id, not differs, differs, serving)
+        drift = report.describe_drift(row.wanted)
+        return InstanceProbe(report.run_id, not drift, drift, is_serving)
 
-    def _fallen_back(self, row: RolloutStep) -> str:
+    def _describe_fallback(self, row: RolloutStep) -> str:
         """What an instance runs with where something was wanted of it before and nothing is now."""
         report = self.reports[row.instance_id]
-        before = matrix.wanted_for(self.change.before or {}, report.role, row.instance_id)
-        names = [name for name in report.policies if name in before and name not in row.wanted]
-        values = [report.policies[name].now for name in names]
+        previous_values = matrix.desired_values_for(self.change.before or {}, report.role, row.instance_id)
+        names = [name for name in report.policies if name in previous_values and name not in row.wanted]
+        policy_values = [report.policies[name].current_value for name in names]
         return "; ".join(
-            f"{env_policies.BY_NAME[one.name].label}: {one.text or 'nothing'} ({one.source})"
-            for one in values
+            f"{env_policies.BY_NAME[policy_value.name].label}: {policy_value.text or 'nothing'} ({policy_value.source})"
+            for policy_value in policy_values
         )
 
-    def _to(self, row: RolloutStep, state: StepState, detail: str, **more: object) -> None:
-        over = state in (StepState.OK, StepState.FAILED, StepState.SKIPPED)
-        ended_at = self.now if over else None
-        self._save(row, state=state.value, detail=detail, since=self.now, ended_at=ended_at, **more)
+    def _set_state(self, row: RolloutStep, state: RolloutStepState, detail: str, **columns: object) -> None:
+        is_final = state in (RolloutStepState.OK, RolloutStepState.FAILED, RolloutStepState.SKIPPED)
+        ended_at = self.now if is_final else None
+        self._save(row, state=state.value, detail=detail, since=self.now, ended_at=ended_at, **columns)
 
-    def _save(self, row: RolloutStep, **values: object) -> None:
-        for name, value in values.items():
-            setattr(row, name, value)
-        with lease.fenced(self.held):
-            row.save(update_fields=[*values])
+    def _save(self, row: RolloutStep, **columns: object) -> None:
+        for name, column_value in columns.items():
+            setattr(row, name, column_value)
+        with lease.fenced_transaction(self.held_lease):
+            row.save(update_fields=[*columns])
 
 
 class RolloutRunner(Runner):
     """Makes the steps of rollouts."""
 
     @override
-    def carry_on(self, change: Change, context: StepContext, held: ClusterLease) -> None:
+    def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         if change.state == ChangeState.CONFIRMED:
-            engine.start(change, context.moment())
+            engine.start(change, context.now())
             try:
-                desired.store(change)
-            except Stale as error:
-                engine.move(
-                    change, ChangeState.FAILED, context.moment(), detail=str(error), reason=change.reason
+                desired.store_desired_values(change)
+            except StaleRevisionError as error:
+                engine.transition(
+                    change, ChangeState.FAILED, context.now(), detail=str(error), reason=change.reason
                 )
         if change.state == ChangeState.RUNNING:
-            _Step(change, context, held).make()
+            _RolloutStepRun(change, context, held_lease).run()

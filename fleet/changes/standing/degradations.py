@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import Attempt, By, attempted, record
+from fleet.audit import Attempt, RequestActor, record_outcome, record
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
-from fleet.vocabulary.changes import SYSTEM, Actor
+from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class DegradeRequest:
     request_id: str = ""
 
 
-def ask(request: DegradeRequest, actor: Actor, send: Callable[[], object]) -> None:
+def submit_degrade_request(request: DegradeRequest, actor: Actor, send: Callable[[], object]) -> None:
     """Give the request to a worker by `send`, with a row in the log. What `send` raises goes on."""
-    with attempted(_attempt(request, actor)):
+    with record_outcome(_attempt_of(request, actor)):
         send()
 
 
-def fail(request: DegradeRequest, error: str, now: datetime) -> None:
+def record_failure(request: DegradeRequest, error: str, now: datetime) -> None:
     """Write down why the instance did not accept the request."""
-    attempt = _attempt(request, SYSTEM)
+    attempt = _attempt_of(request, SYSTEM_ACTOR)
     attempt.detail = error
     record(attempt, AuditOutcome.FAILED, now)
 
 
-def _attempt(request: DegradeRequest, actor: Actor) -> Attempt:
+def _attempt_of(request: DegradeRequest, actor: Actor) -> Attempt:
     action = AuditAction.INSTANCE_DEGRADE if request.degraded else AuditAction.INSTANCE_RESTORE
     after = {"instance": request.instance, "degraded": request.degraded, "seconds": request.seconds}
-    author = By(actor, request.request_id)
-    return author.attempt(action, request.cluster, request.name, reason=request.reason, after=after)
+    request_actor = RequestActor(actor, request.request_id)
+    return request_actor.create_attempt(action, request.cluster, request.name, reason=request.reason, after=after)

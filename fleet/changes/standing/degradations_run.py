@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleet.changes.instance_dialer import order
+from fleet.changes.instance_dialer import call_instance_admin
 from fleet.changes.standing.degradations import DegradeRequest
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 
 
-async def send(request: DegradeRequest, instances: Mapping[int, InstanceFacts], tls: TLSFiles | None) -> str:
+async def send_request(request: DegradeRequest, instances: Mapping[int, InstanceFacts], tls: TLSFiles | None) -> str:
     """Send it to the instance; return why the instance did not accept it, empty when it did."""
     facts = next((facts for facts in instances.values() if facts.id == request.instance), None)
     if facts is None:
         return "the record has no such instance any more"
-    return await order(
+    return await call_instance_admin(
         facts.address,
         facts.kind,
         tls,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fleet.changes.instance_dialer import order
-from fleet.changes.standing.drains import Due
+from fleet.changes.instance_dialer import call_instance_admin
+from fleet.changes.standing.drains import DueDrain
 from fleet.transport.tls import TLSFiles
 
 
-async def tell(wanted: Sequence[Due], tls: TLSFiles | None) -> dict[int, str]:
+async def send_drains(due_drains: Sequence[DueDrain], tls: TLSFiles | None) -> dict[int, str]:
     """Tell them all at once; answers a sentence for each row, empty where it was taken."""
-    answers = await asyncio.gather(*(_tell(one, tls) for one in wanted))
-    return {one.row: answer for one, answer in zip(wanted, answers, strict=True)}
+    errors = await asyncio.gather(*(_send_drain(drain, tls) for drain in due_drains))
+    return {drain.row_id: error for drain, error in zip(due_drains, errors, strict=True)}
 
 
-async def _tell(one: Due, tls: TLSFiles | None) -> str:
-    return await order(
-        one.address, one.kind, tls, lambda admin: admin.drain(one.reason) if one.drained else admin.undrain()
+async def _send_drain(drain: DueDrain, tls: TLSFiles | None) -> str:
+    return await call_instance_admin(
+        drain.address, drain.kind, tls, lambda admin: admin.drain(drain.reason) if drain.is_drained else admin.undrain()
     )

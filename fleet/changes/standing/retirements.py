@@ -12,76 +12,76 @@ from datetime import datetime
 import numpy as np
 from django.db import transaction
 
-from fleet.audit import By, attempted
+from fleet.audit import RequestActor, record_outcome
 from fleet.models.inventory import Agent
 from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.actions import AuditAction
 
 #: As long as a reason may be.
-LONGEST_REASON = 200
+MAX_REASON_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RetireRequest:
     """What is wanted of one agent, by whom and why. `position` is its index in the record."""
 
     agent: str
     name: str
     position: int
-    retired: bool
+    is_retired: bool
     reason: str
-    by: By
+    actor: RequestActor
 
 
 def problem_of(reason: str) -> str:
     """What is wrong with a reason, a sentence; empty when it will do."""
-    if not 3 <= len(reason.strip()) <= LONGEST_REASON:
-        return f"Give a reason of 3 to {LONGEST_REASON} characters."
+    if not 3 <= len(reason.strip()) <= MAX_REASON_LENGTH:
+        return f"Give a reason of 3 to {MAX_REASON_LENGTH} characters."
     return "" if reason.isprintable() else "Use printable characters."
 
 
-def ask(cluster: str, wanted: Wanted, clock: Callable[[], datetime]) -> bool:
+def record_retire_request(cluster: str, request: RetireRequest, clock: Callable[[], datetime]) -> bool:
     """Keep what is wanted, with a row in the log; answers whether it was otherwise before."""
-    action = AuditAction.AGENT_RETIRE if wanted.retired else AuditAction.AGENT_UNRETIRE
-    after = {"agent": wanted.agent, "retired": wanted.retired}
-    attempt = wanted.by.attempt(action, cluster, wanted.name, reason=wanted.reason, after=after)
-    with attempted(attempt, clock), transaction.atomic():
+    action = AuditAction.AGENT_RETIRE if request.is_retired else AuditAction.AGENT_UNRETIRE
+    after = {"agent": request.agent, "retired": request.is_retired}
+    attempt = request.actor.create_attempt(action, cluster, request.name, reason=request.reason, after=after)
+    with record_outcome(attempt, clock), transaction.atomic():
         # Rounds may not have written it down yet.
         row, _ = Agent.objects.select_for_update().get_or_create(
             cluster_id=cluster,
-            agent_id=wanted.agent,
-            defaults={"name": wanted.name, "position": wanted.position},
+            agent_id=request.agent,
+            defaults={"name": request.name, "position": request.position},
         )
-        attempt.before = {"agent": wanted.agent, "retired": row.retired}
-        changed = row.retired is not wanted.retired
-        if changed:
-            row.retired = wanted.retired
+        attempt.before = {"agent": request.agent, "retired": row.retired}
+        is_changed = row.retired is not request.is_retired
+        if is_changed:
+            row.retired = request.is_retired
             row.save(update_fields=["retired"])
-    return changed
+    return is_changed
 
 
-def apply(writer: Writer, cluster: str) -> int:
+def sync_record(writer: Writer, cluster: str) -> int:
     """Have the record say what the database does; answers of how many agents it did not. Raises StateError."""
     epoch = writer.epoch(cluster)
     if epoch is None:
         return 0  # it is made from the database
     rows = Agent.objects.filter(cluster=cluster, retired=True).values_list("position", "agent_id")
-    wanted = dict(rows)
-    marked = np.flatnonzero(writer.memory(cluster)["flags"] & RETIRED).tolist()
-    if wanted.keys() == set(marked):
+    agents_by_position = dict(rows)
+    marked_indices = np.flatnonzero(writer.memory(cluster)["flags"] & RETIRED).tolist()
+    if agents_by_position.keys() == set(marked_indices):
         return 0
     # Positions are those of the record but for a moment; ids always are.
     ids, _ = writer.agent_ids(cluster)
-    at = {agent: index for index, agent in enumerate(ids)}
-    there = {at[agent] for agent in wanted.values() if agent in at}
-    changed = 0
-    for retired, indices in ((True, there.difference(marked)), (False, set(marked).difference(there))):
-        changed += _mark(writer, cluster, epoch, sorted(indices), retired=retired)
-    return changed
+    indices_by_id = {agent: index for index, agent in enumerate(ids)}
+    retired_indices = {indices_by_id[agent] for agent in agents_by_position.values() if agent in indices_by_id}
+    changed_count = 0
+    for is_retired, indices in ((True, retired_indices.difference(marked_indices)), (False, set(marked_indices).difference(retired_indices))):
+        changed_count += _set_retired(writer, cluster, epoch, sorted(indices), is_retired=is_retired)
+    return changed_count
 
 
-def _mark(writer: Writer, cluster: str, epoch: str, indices: Sequence[int], *, retired: bool) -> int:
+def _set_retired(writer: Writer, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool) -> int:
     if indices:
-        writer.set_retired(cluster, epoch, indices, retired=retired)
+        writer.set_retired(cluster, epoch, indices, is_retired=is_retired)
     return len(indices)

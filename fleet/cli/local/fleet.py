@@ -16,18 +16,18 @@ from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
-from fleet.nodes.shared.options import Decorator, combined
+from fleet.nodes.shared.options import Decorator, combine
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 
 #: Takes the fleet, a name, and the command's options.
-Fault = Callable[..., None]
+FaultAction = Callable[..., None]
 
 _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def _clear_errors() -> Iterator[None]:
     """What the operator can mend is one line and exit code 2."""
     try:
         yield
@@ -61,14 +61,14 @@ def fleet() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each process.")
 def ps(cluster: str, home: Path, as_json: bool) -> None:
     """List the processes of the fleet with their state, addresses and faults."""
-    with _sentences():
+    with _clear_errors():
         record = fleet_record.load(home, cluster)
         rows = _rows(record)
     if as_json:
         show_json(rows)
         return
-    shown = ("name", "role", "state", "pid", "grpc", "diag", "connect", "faults", "memory", "cpu")
-    click.echo(table(shown, [[_cell(row, column) for column in shown] for row in rows]))
+    columns = ("name", "role", "state", "pid", "grpc", "diag", "connect", "faults", "memory", "cpu")
+    click.echo(table(columns, [[_cell(row, column) for column in columns] for row in rows]))
 
 
 def _rows(record: FleetRecord) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def _rows(record: FleetRecord) -> list[dict[str, Any]]:
 
 def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
     state = member.state
-    used = pids.usage(member.pid) if state is not ProcessState.DEAD else None
+    usage = pids.usage(member.pid) if state is not ProcessState.DEAD else None
     forwards = {
         name.partition("/")[2]: mode for name, mode in modes.items() if name.partition("/")[0] == member.name
     }
@@ -98,8 +98,8 @@ def _row(member: Member, modes: dict[str, str]) -> dict[str, Any]:
         "id": member.id,
         "forwards": forwards,
         "faults": [f"{part} {mode}" for part, mode in forwards.items() if mode != ForwardMode.PASS],
-        "rss_bytes": used.rss if used else None,
-        "cpu_seconds": used.cpu if used else None,
+        "rss_bytes": usage.rss if usage else None,
+        "cpu_seconds": usage.cpu if usage else None,
         "log": member.log,
     }
 
@@ -114,19 +114,19 @@ def _cell(row: dict[str, Any], column: str) -> str:
     return str(row[column])
 
 
-def _fault_command(name: str, fault: Fault, done: str, text: str, *options: Decorator) -> None:
+def _fault_command(name: str, fault: FaultAction, sentence: str, text: str, *options: Decorator) -> None:
     """Add a command that does one thing to each NAME."""
 
-    def run(cluster: str, home: Path, names: tuple[str, ...], **given: Any) -> None:
-        with _sentences():
+    def run(cluster: str, home: Path, names: tuple[str, ...], **command_options: Any) -> None:
+        with _clear_errors():
             record = fleet_record.load(home, cluster)
-            for known in names:
-                record.member(known)  # all names are right before anything is done to one
-            for known in names:
-                fault(record, known, **given)
-                click.echo(f"{known} {done}")
+            for member_name in names:
+                record.member(member_name)  # all names are right before anything is done to one
+            for member_name in names:
+                fault(record, member_name, **command_options)
+                click.echo(f"{member_name} {sentence}")
 
-    fleet.command(name, help=text)(combined(_names, cluster_option, home_option, *options)(run))
+    fleet.command(name, help=text)(combine(_names, cluster_option, home_option, *options)(run))
 
 
 def _cut_backend(record: FleetRecord, name: str, *, hold: bool) -> None:
@@ -169,7 +169,7 @@ _fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhol
 @_names
 def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
     """Start killed processes again, with the names, ids and addresses they had."""
-    with _sentences():
+    with _clear_errors():
         record = fleet_record.load(home, cluster)
         for name in names:
             faults.find_restartable(record, name)  # all are before any is
@@ -183,6 +183,6 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 @home_option
 def down(cluster: str, home: Path) -> None:
     """End the fleet and every process of it."""
-    with _sentences():
+    with _clear_errors():
         faults.end(fleet_record.load(home, cluster))
     click.echo(f"fleet {cluster} is down")

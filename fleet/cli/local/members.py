@@ -12,7 +12,7 @@ from fleet.transport import channels
 from fleet.transport.tls import TLSFiles
 
 
-def console_files(record: FleetRecord) -> TLSFiles:
+def console_tls_files_of(record: FleetRecord) -> TLSFiles:
     """Return the files of the fleet's console; none for a fleet without TLS."""
     if not record.console:
         return TLSFiles()
@@ -23,5 +23,5 @@ def console_files(record: FleetRecord) -> TLSFiles:
 def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
     """Open a channel to an instance, with the files of the fleet's console. Raises UnknownNameError, TLSError."""
     member = record.member(name)
-    tls = console_files(record).for_role(member.role)
+    tls = console_tls_files_of(record).for_role(member.role)
     return channels.open_channel(channels.target_of([parse(member.grpc)]), tls)

@@ -14,11 +14,11 @@ import click
 from fleet.cli import config_editor
 from fleet.cli.answers import Failure, pair, show_json
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.local.members import console_files
+from fleet.cli.local.members import console_tls_files_of
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.record import FleetError
 from fleet.nodes.shared.addresses import parse, parse_list
-from fleet.nodes.shared.options import Command, combined
+from fleet.nodes.shared.options import Command, combine
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
@@ -35,28 +35,28 @@ from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import policy_by_method
 from fleet.transport.tls import AUTH_NAME, TLSError, TLSFiles
 
-Work = Callable[[NetworkingConfigAdmin], Awaitable[StoredConfig]]
+AdminCall = Callable[[NetworkingConfigAdmin], Awaitable[StoredConfig]]
 
 
 @dataclass(frozen=True, slots=True)
-class Auths:
+class AuthConfigClient:
     """Which auths to ask, and how."""
 
     #: Each with the role of the server.
     addresses: tuple[tuple[tuple[str, int], str], ...]
     tls: TLSFiles
 
-    def do(self, work: Work) -> StoredConfig:
+    def call_first(self, call: AdminCall) -> StoredConfig:
         """Do something through the first auth that answers. Raises AdminError, Failure."""
-        return asyncio.run(self._do(work))
+        return asyncio.run(self._call_first(call))
 
-    async def _do(self, work: Work) -> StoredConfig:
+    async def _call_first(self, call: AdminCall) -> StoredConfig:
         for number, (address, role) in enumerate(self.addresses, 1):
             try:
-                target, retrying = channels.target_of([address]), RetryInterceptor(policy_by_method())
+                target, retry_interceptor = channels.target_of([address]), RetryInterceptor(policy_by_method())
                 tls = self.tls.for_role(role)
-                async with channels.open_channel(target, tls, interceptors=[retrying]) as channel:
-                    return await work(NetworkingConfigAdmin(channel))
+                async with channels.open_channel(target, tls, interceptors=[retry_interceptor]) as channel:
+                    return await call(NetworkingConfigAdmin(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error
             except (UnreachableError, NotAllowedError):
@@ -68,7 +68,7 @@ class Auths:
 
 
 _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
-_options = combined(
+_options = combine(
     cluster_option,
     home_option,
     click.option("--auth", help="host:port[,...] of auths; default: those of the local fleet."),
@@ -96,33 +96,33 @@ def _auths_options(command: Command) -> Command:
         tls_cert: Path | None,
         tls_key: Path | None,
         tls_server_name: str,
-        **given: Any,
+        **command_options: Any,
     ) -> None:
         tls = TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name)
         try:
-            auths = _given(auth, tls) if auth else _of_fleet(home, cluster, tls)
-            command(auths=auths, **given)
+            auths = _parse_auths(auth, tls) if auth else _auths_of_fleet(home, cluster, tls)
+            command(auths=auths, **command_options)
         except (FleetError, NetworkingConfigError, AdminError) as error:
             raise Failure(str(error)) from error
 
     return _options(run)
 
 
-def _given(text: str, tls: TLSFiles) -> Auths:
+def _parse_auths(text: str, tls: TLSFiles) -> AuthConfigClient:
     try:
-        return Auths(tuple((address, "auth") for address in parse_list(text)), tls)
+        return AuthConfigClient(tuple((address, "auth") for address in parse_list(text)), tls)
     except ValueError as error:
         raise Failure(f"--auth: {error}") from None
 
 
-def _of_fleet(home: Path, cluster: str, tls: TLSFiles) -> Auths:
+def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient:
     record = fleet_record.load(home, cluster)
     if record.console and not tls.enabled:
-        tls = console_files(record)
+        tls = console_tls_files_of(record)
     # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
     addresses = [(address, "gateway") for address in (record.gateway,) if address]
     addresses += [(address, "auth") for address in record.addresses("auth")]
-    return Auths(tuple((parse(address), role) for address, role in addresses), tls)
+    return AuthConfigClient(tuple((parse(address), role) for address, role in addresses), tls)
 
 
 @click.group()
@@ -136,9 +136,9 @@ def config() -> None:
 @config.command("get")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_auths_options
-def get_command(auths: Auths, as_json: bool) -> None:
+def get_command(auths: AuthConfigClient, as_json: bool) -> None:
     """Print the networking config."""
-    resource = auths.do(_get).resource
+    resource = auths.call_first(_get).resource
     if as_json:
         show_json(config_yaml.to_document(resource))
     else:
@@ -157,15 +157,15 @@ _confirm = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print the config as it is now, as JSON.")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
 @_auths_options
-def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
+def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
     """Change fields; the others stay as they are."""
     pairs = dict(pair(text, "KEY=VALUE") for text in values)
-    before = auths.do(_get)
-    _must_be_ours(before.resource, confirm=confirm)
-    wanted = rules.set_fields(before.resource.config, pairs)
-    rules.check(rules.with_defaults(wanted), rules.with_defaults(before.resource.config))
+    before = auths.call_first(_get)
+    _require_confirmation(before.resource, confirm=confirm)
+    new_config = rules.set_fields(before.resource.config, pairs)
+    rules.check(rules.with_defaults(new_config), rules.with_defaults(before.resource.config))
     try:
-        after = auths.do(_update(before, replace(before.resource, config=wanted)))
+        after = auths.call_first(_update(before, replace(before.resource, config=new_config)))
     except RevisionConflict as error:
         raise Failure(
             f"nothing was written: {error}. Run it again to change the config as it is now"
@@ -173,50 +173,50 @@ def set_command(auths: Auths, values: tuple[str, ...], confirm: bool, as_json: b
     if as_json:
         show_json(config_yaml.to_document(after.resource))
     else:
-        click.echo(_told(before.resource.config, after.resource))
+        click.echo(_format_written(before.resource.config, after.resource))
 
 
 @config.command("edit")
 @_confirm
 @_auths_options
-def edit_command(auths: Auths, confirm: bool) -> None:
+def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
     """Change the config in $EDITOR; what is wrong is shown, and you may try again."""
-    base = auths.do(_get)
-    _must_be_ours(base.resource, confirm=confirm)
-    text = config_editor.HEAD + config_yaml.to_yaml(base.resource)
+    base = auths.call_first(_get)
+    _require_confirmation(base.resource, confirm=confirm)
+    text = config_editor.INSTRUCTIONS + config_yaml.to_yaml(base.resource)
     before = base.resource.config
     while True:
-        edited = config_editor.edit(text, base.resource)
-        text = edited.text
-        if edited.resource == base.resource:
+        edited_config = config_editor.edit(text, base.resource)
+        text = edited_config.text
+        if edited_config.resource == base.resource:
             click.echo("nothing changed, nothing written")
             return
         try:
-            after = auths.do(_update(base, edited.resource))
+            after = auths.call_first(_update(base, edited_config.resource))
         except RevisionConflict:
-            base, text = _met(auths, base, edited)
+            base, text = _rebase_edit(auths, base, edited_config)
             continue
         except AdminError as error:
-            text = config_editor.try_again(edited.text, [str(error)])
+            text = config_editor.ask_to_retry(edited_config.text, [str(error)])
             continue
-        click.echo(_told(before, after.resource))
+        click.echo(_format_written(before, after.resource))
         return
 
 
-def _met(auths: Auths, base: StoredConfig, edited: config_editor.Edited) -> tuple[StoredConfig, str]:
+def _rebase_edit(auths: AuthConfigClient, base: StoredConfig, edited_config: config_editor.EditedConfig) -> tuple[StoredConfig, str]:
     """Somebody else wrote meanwhile: show what, and offer ours on top of theirs."""
-    theirs = auths.do(_get)
+    stored = auths.call_first(_get)
     lines = ["somebody else changed the config meanwhile; nothing of yours was written. They changed:"]
-    changes = _changes(base.resource.config, theirs.resource.config)
+    changes = _format_changes(base.resource.config, stored.resource.config)
     lines += [f"  {line}" for line in changes or ["nothing of the spec"]]
-    config, clashing = rules.rebase(base.resource.config, edited.resource.config, theirs.resource.config)
-    lines += [f"you both changed {field.key}: yours would win" for field in clashing]
-    config_editor.ask("\n".join(lines), "Edit theirs with your changes in it?", edited.text)
-    wanted = replace(edited.resource, config=config, revision=theirs.resource.revision)
-    return theirs, config_editor.HEAD + config_yaml.to_yaml(wanted)
+    config, conflicts = rules.rebase(base.resource.config, edited_config.resource.config, stored.resource.config)
+    lines += [f"you both changed {field.key}: yours would win" for field in conflicts]
+    config_editor.ask_to_continue("\n".join(lines), "Edit theirs with your changes in it?", edited_config.text)
+    resource = replace(edited_config.resource, config=config, revision=stored.resource.revision)
+    return stored, config_editor.INSTRUCTIONS + config_yaml.to_yaml(resource)
 
 
-def _must_be_ours(resource: NetworkingResource, *, confirm: bool) -> None:
+def _require_confirmation(resource: NetworkingResource, *, confirm: bool) -> None:
     if resource.origin == Origin.CONFIG_FILE and not confirm:
         raise Failure(
             "the config comes from the auths' file and comes back when one of them starts: change it there, "
@@ -226,10 +226,10 @@ def _must_be_ours(resource: NetworkingResource, *, confirm: bool) -> None:
 
 @config.command("reset")
 @_auths_options
-def reset_command(auths: Auths) -> None:
+def reset_command(auths: AuthConfigClient) -> None:
     """Go back to the defaults."""
-    before = auths.do(_get)
-    click.echo(_told(before.resource.config, auths.do(_reset).resource))
+    before = auths.call_first(_get)
+    click.echo(_format_written(before.resource.config, auths.call_first(_reset).resource))
 
 
 async def _get(client: NetworkingConfigAdmin) -> StoredConfig:
@@ -240,18 +240,18 @@ async def _reset(client: NetworkingConfigAdmin) -> StoredConfig:
     return await client.reset()
 
 
-def _update(before: StoredConfig, wanted: NetworkingResource) -> Work:
-    async def work(client: NetworkingConfigAdmin) -> StoredConfig:
-        return await client.update(before, wanted)
+def _update(before: StoredConfig, resource: NetworkingResource) -> AdminCall:
+    async def call(client: NetworkingConfigAdmin) -> StoredConfig:
+        return await client.update(before, resource)
 
-    return work
-
-
-def _told(before: NetworkingConfig, after: NetworkingResource) -> str:
-    return "\n".join([*_changes(before, after.config), f"written, revision {after.revision}"])
+    return call
 
 
-def _changes(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
+def _format_written(before: NetworkingConfig, after: NetworkingResource) -> str:
+    return "\n".join([*_format_changes(before, after.config), f"written, revision {after.revision}"])
+
+
+def _format_changes(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
     return [
         f"{field.key}: {rules.format_value(field, old)!r} -> {rules.format_value(field, new)!r}"
         for field, old, new in rules.differences(before, after)

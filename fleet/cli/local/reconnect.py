@@ -48,22 +48,22 @@ def reconnect(
         for name in names:
             if not record.member(name).is_instance:
                 raise Failure(f"{name} is no proxy and no auth")
-        found = [
-            (proxy, asyncio.run(_ask(record, proxy, auth, advisory_id, reason, agents, limit or 0)))
+        advice_by_proxy = [
+            (proxy, asyncio.run(_advise_agents(record, proxy, auth, advisory_id, reason, agents, limit or 0)))
             for name in names
-            for proxy, auth in _asked_through(record, name)
+            for proxy, auth in _advising_proxies_of(record, name)
         ]
     except (FleetError, AdminError, TLSError) as error:
         raise Failure(str(error)) from error
     if as_json:
-        show_json([{"name": name, "id": advisory_id, **asdict(advised)} for name, advised in found])
+        show_json([{"name": name, "id": advisory_id, **asdict(advice)} for name, advice in advice_by_proxy])
         return
-    for name, advised in found:
-        click.echo(f"{name}: {_told(advised)}")
+    for name, advice in advice_by_proxy:
+        click.echo(f"{name}: {_format_advice(advice)}")
     click.echo(f"to go on or to look again: --id {advisory_id}")
 
 
-def _asked_through(record: FleetRecord, name: str) -> list[tuple[str, str | None]]:
+def _advising_proxies_of(record: FleetRecord, name: str) -> list[tuple[str, str | None]]:
     """Return the proxies that ask agents to leave an instance, each with the id of the auth to leave, if it is one."""
     member = record.member(name)
     if member.role == "proxy":
@@ -71,7 +71,7 @@ def _asked_through(record: FleetRecord, name: str) -> list[tuple[str, str | None
     return [(proxy.name, member.id) for proxy in record.members if proxy.role == "proxy"]
 
 
-async def _ask(
+async def _advise_agents(
     record: FleetRecord,
     name: str,
     auth: str | None,
@@ -87,16 +87,16 @@ async def _ask(
         return await admin.advise_reconnect(advisory_id, reason, agents=agents, limit=limit)
 
 
-def _told(advised: ReconnectAdvice) -> str:
-    parts = [f"{advised.advised} agents advised"]
-    for count, what in (
-        (advised.already, "advised before and still there"),
-        (advised.left, "left for later"),
-        (advised.absent, "not there"),
-        (advised.staying, "with nowhere to go"),
-        (advised.moved, "connected to another auth"),
-        (advised.elsewhere, "not on that auth"),
+def _format_advice(advice: ReconnectAdvice) -> str:
+    parts = [f"{advice.advised} agents advised"]
+    for count, description in (
+        (advice.already, "advised before and still there"),
+        (advice.left, "left for later"),
+        (advice.absent, "not there"),
+        (advice.staying, "with nowhere to go"),
+        (advice.moved, "connected to another auth"),
+        (advice.elsewhere, "not on that auth"),
     ):
         if count:
-            parts.append(f"{count} {what}")
+            parts.append(f"{count} {description}")
     return ", ".join(parts)

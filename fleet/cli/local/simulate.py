@@ -35,7 +35,7 @@ def _count(ceiling: int) -> click.IntRange:
     return click.IntRange(1, ceiling)
 
 
-_SHARE = Number(0.0, 1.0)
+_SHARE_TYPE = Number(0.0, 1.0)
 
 
 @click.group(invoke_without_command=True)
@@ -47,13 +47,13 @@ _SHARE = Number(0.0, 1.0)
 @click.option("--agent-ttl", type=TTL(), default="10m", show_default=True, help="Of agents' resources.")
 @click.option("--instance-ttl", type=TTL(), default="10m", show_default=True, help="Of instances' resources.")
 @click.option(
-    "--churn", type=_SHARE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
+    "--churn", type=_SHARE_TYPE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
 )
 @click.option(
     "--reconnect-after", type=DURATION, help="Agents of a dead proxy go to another one after about this."
 )
 @click.option(
-    "--reconnecting", type=_SHARE, default=0.8, show_default=True, help="Share of agents in that mode."
+    "--reconnecting", type=_SHARE_TYPE, default=0.8, show_default=True, help="Share of agents in that mode."
 )
 @click.option(
     "--homes",
@@ -89,29 +89,29 @@ def simulate(
     if context.invoked_subcommand is not None:
         return
     with _clear_errors():
-        there = simulation.find_running(home)
-        if there is not None:
+        running_simulation = simulation.find_running(home)
+        if running_simulation is not None:
             raise simulation.SimulationError(
-                f"one runs already (pid {there.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
+                f"one runs already (pid {running_simulation.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
             )
         steps = parse_script(script.read()) if script is not None else ()
-        made = simulation.Simulation(SimulationShape(**shape), seed=seed, processes=processes)
+        new_simulation = simulation.Simulation(SimulationShape(**shape), seed=seed, processes=processes)
         next(
-            assign_homes(made.shape.agents, made.shape.proxies, made.shape.homes)
+            assign_homes(new_simulation.shape.agents, new_simulation.shape.proxies, new_simulation.shape.homes)
         )  # wrong homes: before anything starts
-        _run(made, steps, home, as_json=as_json)
+        _run(new_simulation, steps, home, as_json=as_json)
 
 
-def _run(made: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool) -> None:
-    noted: list[Path] = []
+def _run(new_simulation: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool) -> None:
+    record_files: list[Path] = []
 
-    def ready(running: simulation.Simulation) -> None:
-        noted.append(simulation.write_record(home, running))
-        auths = ",".join(running.auths)
+    def on_ready(started_simulation: simulation.Simulation) -> None:
+        record_files.append(simulation.write_record(home, started_simulation))
+        auths = ",".join(started_simulation.auths)
         if as_json:
-            click.echo(json.dumps({"event": "ready", "auths": running.auths, "pids": running.pids}))
+            click.echo(json.dumps({"event": "ready", "auths": started_simulation.auths, "pids": started_simulation.pids}))
         else:
-            shape = running.shape
+            shape = started_simulation.shape
             click.echo(
                 f"{shape.agents} agents on {shape.proxies} proxies and {shape.auths} auths are served."
             )
@@ -119,9 +119,9 @@ def _run(made: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path,
             click.echo("Break something:          refloat fleet simulate fault freeze proxy-1")
 
     try:
-        asyncio.run(simulation.run(made, steps, ready, lambda line: click.echo(line, err=True)))
+        asyncio.run(simulation.run(new_simulation, steps, on_ready, lambda line: click.echo(line, err=True)))
     finally:
-        for path in noted:
+        for path in record_files:
             path.unlink(missing_ok=True)
 
 
@@ -135,9 +135,9 @@ def fault(home: Path, words: tuple[str, ...]) -> None:
     pattern like 'proxy-1*', or all; strand, offline and deaf take a number of agents.
     """
     with _clear_errors():
-        asked: SimulatedFault = parse_fault(" ".join(words))
-        running = _running(home)
-        click.echo(f"{asked.action}: {', '.join(asyncio.run(simulation.inject_fault(running, asked)))}")
+        requested_fault: SimulatedFault = parse_fault(" ".join(words))
+        running_simulation = _find_running(home)
+        click.echo(f"{requested_fault.action}: {', '.join(asyncio.run(simulation.inject_fault(running_simulation, requested_fault)))}")
 
 
 @simulate.command("advice")
@@ -146,22 +146,22 @@ def fault(home: Path, words: tuple[str, ...]) -> None:
 def advice(home: Path, as_json: bool) -> None:
     """Say how many agents of the running simulation were advised to reconnect, by the advice's id."""
     with _clear_errors():
-        said = asyncio.run(simulation.read_advice(_running(home)))
+        summary = asyncio.run(simulation.read_advice(_find_running(home)))
     if as_json:
-        show_json(asdict(said))
+        show_json(asdict(summary))
         return
-    for name, agents in said.agents.items():
+    for name, agents in summary.agents.items():
         click.echo(f"{name}: {agents} agents advised")
     click.echo(
-        f"at most {said.most} times under one id; none had fewer than {said.fewest} tunnels afterwards"
+        f"at most {summary.most} times under one id; none had fewer than {summary.fewest} tunnels afterwards"
     )
 
 
-def _running(home: Path) -> simulation.RunningSimulation:
+def _find_running(home: Path) -> simulation.RunningSimulation:
     """The simulation that runs on `home`. Raises SimulationError."""
-    running = simulation.find_running(home)
-    if running is None:
+    running_simulation = simulation.find_running(home)
+    if running_simulation is None:
         raise simulation.SimulationError(
             f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
         )
-    return running
+    return running_simulation

@@ -18,22 +18,22 @@ from fleet.nodes.local import local_fleet as fleet_up
 from fleet.nodes.local.plan import SIZES, FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord
 from fleet.nodes.shared.flags import POSITIVE, TTL
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.networking import config
 from fleet.protocol.networking.config import NetworkingConfig
 
 
-class _AsText(click.ParamType[str]):
+class _DurationText(click.ParamType[str]):
     """A Go duration as text: the nodes read it, we only say early that it is wrong."""
 
     name = "duration"
 
-    def __init__(self, as_nodes_read_it: click.ParamType[float]) -> None:
-        self._read = as_nodes_read_it
+    def __init__(self, param_type: click.ParamType[float]) -> None:
+        self._param_type = param_type
 
     @override
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        self._read.convert(value, param, ctx)
+        self._param_type.convert(value, param, ctx)
         return value
 
 
@@ -45,7 +45,7 @@ def _networking_field(text: str) -> tuple[str, str]:
     return key, value
 
 
-class _Teller:
+class _ProgressPrinter:
     """Tells the person, or the program, that started the fleet how it does."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -61,7 +61,7 @@ class _Teller:
 
     def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
         if self._as_json:
-            said = {
+            document = {
                 "event": "ready",
                 "role": "fleet",
                 "cluster": record.cluster,
@@ -78,9 +78,9 @@ class _Teller:
                 "console": record.console,
                 "seconds": round(seconds, 3),
             }
-            click.echo(json.dumps(said))
+            click.echo(json.dumps(document))
         else:
-            click.echo(_sentences(record, seconds))
+            click.echo(_format_summary(record, seconds))
 
     def on_exit(self, name: str, outcome: str, log: Path) -> None:
         click.echo(f"{name} {outcome} (log: {log})", err=True)
@@ -89,13 +89,13 @@ class _Teller:
         click.echo(f"{name} runs again", err=True)
 
 
-def _sentences(record: FleetRecord, seconds: float) -> str:
+def _format_summary(record: FleetRecord, seconds: float) -> str:
     auths, proxies = record.addresses("auth"), record.addresses("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
     settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
     lines = [
         f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
-        "Let a console poll it:  " + " ".join(f"{name}={value}" for name, value in settings.items()),
+        "Let a console poll it:  " + " ".join(f"{name}={setting}" for name, setting in settings.items()),
         "See its processes:      refloat fleet ps",
     ]
     if record.control:
@@ -112,18 +112,18 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
 )
 @click.option("--mesh", is_flag=True, help="One tunnel of each agent to every proxy (agent mesh).")
 @click.option(
-    "--announce-ttl", type=_AsText(TTL()), default="10s", show_default=True, help="Of instances' resources."
+    "--announce-ttl", type=_DurationText(TTL()), default="10s", show_default=True, help="Of instances' resources."
 )
 @click.option(
     "--agent-announce-ttl",
-    type=_AsText(TTL()),
+    type=_DurationText(TTL()),
     default="20s",
     show_default=True,
     help="Of agents' resources.",
 )
 @click.option(
     "--keep-alive-interval",
-    type=_AsText(POSITIVE),
+    type=_DurationText(POSITIVE),
     default=None,
     help="Between pings on a tunnel; default: the nodes' own.",
 )
@@ -131,7 +131,7 @@ def _sentences(record: FleetRecord, seconds: float) -> str:
     "--networking",
     metavar="KEY=VALUE",
     multiple=True,
-    type=Parsed("key=value", _networking_field),
+    type=ParsedOption("key=value", _networking_field),
     help="A field of the networking config to begin with, as `refloat fleet config set` takes it; repeatable.",
 )
 @service_option
@@ -208,6 +208,6 @@ def up(
         **shape,
     )
     try:
-        fleet_up.run(plan, home, _Teller(as_json=as_json))
+        fleet_up.run(plan, home, _ProgressPrinter(as_json=as_json))
     except FleetError as error:
         raise Failure(str(error)) from error

@@ -16,15 +16,15 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
-from fleet.alerts.alerting_loops import Alerting
-from fleet.alerts.channels.deadman import Deadman
-from fleet.alerts.evaluator import Evaluator, News
+from fleet.alerts.alerting_loops import AlertingProcess
+from fleet.alerts.channels.deadman import DeadmanSwitch
+from fleet.alerts.evaluator import Evaluator, LiveUpdate
 from fleet.changes.policies import desired, matrix
 from fleet.monitoring.events import IncidentsChanged
 from fleet.monitoring.publish import publish
-from fleet.monitoring.state import StateUnavailable
-from fleet.monitoring.state.connect import reaching
-from fleet.monitoring.state.policy_book import PolicyBook, open_book
+from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.connect import map_redis_errors
+from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.monitoring.views import InstanceView
 
@@ -41,46 +41,46 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         holder = f"{socket.gethostname()}/{os.getpid()}"
         with asyncio.Runner() as runner:
-            alerting = Alerting(
+            alerting_process = AlertingProcess(
                 evaluator=Evaluator(
                     open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX),
                     holder,
                     settings.REFLOAT_PUBLIC_URL,
-                    _drift,
+                    _find_drifted,
                 ),
-                deadman=Deadman(settings.REFLOAT_DEADMAN_URL),
-                tell=lambda news: _tell(runner, news),
+                deadman=DeadmanSwitch(settings.REFLOAT_DEADMAN_URL),
+                publish_update=lambda update: _publish_update(runner, update),
                 interval=settings.REFLOAT_ALERT_INTERVAL,
                 holder=holder,
                 console_url=settings.REFLOAT_PUBLIC_URL.rstrip("/"),
             )
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: alerting.stopped.set())
-            alerting.run()
+                signal.signal(number, lambda *_: alerting_process.stop_event.set())
+            alerting_process.run()
 
 
 @functools.cache
-def _book() -> PolicyBook:
-    return open_book(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+def _policy_book() -> PolicyReportStore:
+    return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
-def _drift(cluster: str, views: Iterable[InstanceView]) -> list[str]:
+def _find_drifted(cluster: str, views: Iterable[InstanceView]) -> list[str]:
     """Names of instances that would not run, or do not run yet, with what is wanted of them."""
-    wanted = desired.wanted_of(cluster)
-    if not wanted:
+    desired_policies = desired.desired_values_of(cluster)
+    if not desired_policies:
         return []
     try:
-        observed = _book().read(cluster)
-    except StateUnavailable:
+        reported_policies = _policy_book().read(cluster)
+    except StateUnavailableError:
         return []
-    return [line.name for line in matrix.matrix(views, observed, wanted) if line.drifts]
+    return [line.name for line in matrix.create_matrix(views, reported_policies, desired_policies) if line.has_drift]
 
 
-def _tell(runner: asyncio.Runner, news: News) -> None:
+def _publish_update(runner: asyncio.Runner, update: LiveUpdate) -> None:
     """Tell browsers; that they cannot be told keeps no message from being sent."""
-    event = IncidentsChanged(news.cluster, news.open, news.text, news.severity, news.number)
+    event = IncidentsChanged(update.cluster, update.open_counts, update.text, update.severity, update.number)
     try:
-        with reaching():
-            runner.run(publish(get_channel_layer(), news.cluster, [event]))
-    except StateUnavailable as error:
+        with map_redis_errors():
+            runner.run(publish(get_channel_layer(), update.cluster, [event]))
+    except StateUnavailableError as error:
         logger.debug("pages are not told: %s", error)

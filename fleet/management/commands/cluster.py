@@ -8,11 +8,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.audit import record, shell
+from fleet.audit import record, shell_actor_of
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
-_YES = {"yes": True, "no": False}
+_YES_NO = {"yes": True, "no": False}
 
 
 class Command(BaseCommand):
@@ -22,15 +22,15 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        doing = parser.add_subparsers(dest="doing", required=True, metavar="list|set")
-        doing.add_parser("list", help="list clusters with what changing them asks for")
-        setting = doing.add_parser("set", help="say what changing a cluster asks for")
+        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="list|set")
+        subparsers.add_parser("list", help="list clusters with what changing them asks for")
+        setting = subparsers.add_parser("set", help="say what changing a cluster asks for")
         setting.add_argument("cluster", help="its id")
         setting.add_argument(
-            "--production", choices=_YES, help="its name must be typed, however few are touched"
+            "--production", choices=_YES_NO, help="its name must be typed, however few are touched"
         )
         setting.add_argument(
-            "--second-approver", choices=_YES, help="changes wait until a second person agreed"
+            "--second-approver", choices=_YES_NO, help="changes wait until a second person agreed"
         )
 
     @override
@@ -39,26 +39,26 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         for cluster in Cluster.objects.all():
-            self.stdout.write(f"{cluster.pk}  {_said(cluster)}")
+            self.stdout.write(f"{cluster.pk}  {_format_requirements(cluster)}")
 
     def _set(self, options: dict[str, Any]) -> None:
         cluster = Cluster.objects.filter(pk=options["cluster"]).first()
         if cluster is None:
             raise CommandError(f"There is no cluster {options['cluster']}.", returncode=2)
-        before = _asks(cluster)
-        given = {name: _YES[options[name]] for name in before if options[name] is not None}
-        for name, value in given.items():
-            setattr(cluster, name, value)
-        cluster.save(update_fields=[*given] or None)
-        values = {"before": before, "after": _asks(cluster)}
-        attempt = shell("cluster").attempt(AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **values)
+        before = _requirements_of(cluster)
+        changes = {name: _YES_NO[options[name]] for name in before if options[name] is not None}
+        for name, enabled in changes.items():
+            setattr(cluster, name, enabled)
+        cluster.save(update_fields=[*changes] or None)
+        audit_fields = {"before": before, "after": _requirements_of(cluster)}
+        attempt = shell_actor_of("cluster").create_attempt(AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **audit_fields)
         record(attempt, AuditOutcome.DONE, timezone.now())
-        self.stdout.write(f"{cluster.pk}  {_said(cluster)}")
+        self.stdout.write(f"{cluster.pk}  {_format_requirements(cluster)}")
 
 
-def _asks(cluster: Cluster) -> dict[str, bool]:
+def _requirements_of(cluster: Cluster) -> dict[str, bool]:
     return {"production": cluster.production, "second_approver": cluster.second_approver}
 
 
-def _said(cluster: Cluster) -> str:
-    return "  ".join(f"{name}: {'yes' if on else 'no'}" for name, on in _asks(cluster).items())
+def _format_requirements(cluster: Cluster) -> str:
+    return "  ".join(f"{name}: {'yes' if enabled else 'no'}" for name, enabled in _requirements_of(cluster).items())

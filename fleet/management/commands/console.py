@@ -12,7 +12,7 @@ from django.db import connection
 from typing_extensions import override
 
 from fleet.management import startup_checks
-from fleet.management.console_processes import ConsoleRun, one_line, stamped
+from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
 
 
 class Command(BaseCommand):
@@ -30,25 +30,25 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        say = stamped(sys.stdout)
-        with one_line(), console_of(options, say) as run:
-            startup_checks.database()
+        write_line = make_timestamped_writer(sys.stdout)
+        with exit_on_error(), console_run_of(options, write_line) as run:
+            startup_checks.prepare_database()
             connection.close()  # we live long and do not ask again
             run.start({})
             run.await_web()
-            say(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")
+            write_line(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")
             run.watch()
-            say("ending")
+            write_line("ending")
 
 
-def console_of(options: dict[str, Any], say: Callable[[str], None]) -> ConsoleRun:
+def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -> ConsoleRun:
     """Return the console that the settings and these options describe."""
     return ConsoleRun(
         settings.REFLOAT_HOME,
         options["host"],
         options["port"],
         redis_url=settings.REDIS_URL_GIVEN,
-        say=say,
+        write_line=write_line,
     )
 
 

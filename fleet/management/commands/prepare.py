@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 from typing_extensions import override
 
 from fleet.management import startup_checks
-from fleet.management.console_processes import one_line
+from fleet.management.console_processes import exit_on_error
 
 
 class Command(BaseCommand):
@@ -22,9 +22,9 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        with one_line():
+        with exit_on_error():
             startup_checks.check_settings()
-            startup_checks.database()
+            startup_checks.prepare_database()
         if settings.REFLOAT_STATIC_COLLECTED:
             call_command("collectstatic", interactive=False, verbosity=0)
         self.stdout.write("ready to start")

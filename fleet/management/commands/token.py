@@ -12,8 +12,8 @@ from django.utils import timezone
 from typing_extensions import override
 
 from fleet import tokens
-from fleet.audit import shell
-from fleet.models.access import Permission, may
+from fleet.audit import shell_actor_of
+from fleet.models.access import Permission, has_permission
 from fleet.models.tokens import ApiToken
 
 
@@ -24,8 +24,8 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        doing = parser.add_subparsers(dest="doing", required=True, metavar="create|list|revoke")
-        create = doing.add_parser("create", help="make a token and print it, once")
+        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="create|list|revoke")
+        create = subparsers.add_parser("create", help="make a token and print it, once")
         create.add_argument("username", help="whose it is; it can never do more than they can")
         create.add_argument("--name", required=True, help="what uses it")
         create.add_argument(
@@ -35,10 +35,10 @@ class Command(BaseCommand):
             help="what it may; repeat for more (default: view_fleet)",
         )
         create.add_argument("--days", type=int, default=90, help="until it expires; 0: never (default: 90)")
-        listing = doing.add_parser("list", help="list tokens, never their secrets")
+        listing = subparsers.add_parser("list", help="list tokens, never their secrets")
         listing.add_argument("--user", help="only this user's")
         listing.add_argument("--json", action="store_true", help="one JSON array")
-        revoke = doing.add_parser("revoke", help="end a token at once")
+        revoke = subparsers.add_parser("revoke", help="end a token at once")
         revoke.add_argument("prefix", help="what it begins with after rfl_, as `list` shows it")
 
     @override
@@ -52,20 +52,20 @@ class Command(BaseCommand):
         if options["days"] < 0:
             raise CommandError("--days is negative: use a number of days, or 0 for never.", returncode=2)
         scopes = [Permission(scope) for scope in options["scope"] or [Permission.VIEW_FLEET.value]]
-        missing = [scope.value for scope in scopes if not may(user, scope)]
-        if missing:
+        missing_scopes = [scope.value for scope in scopes if not has_permission(user, scope)]
+        if missing_scopes:
             raise CommandError(
-                f"{user} has not the permission {', '.join(missing)}: give a role first.", returncode=2
+                f"{user} has not the permission {', '.join(missing_scopes)}: give a role first.", returncode=2
             )
         lifetime = timedelta(days=options["days"]) if options["days"] else None
-        author, now = shell("token"), timezone.now()
-        _, secret = tokens.make(user, options["name"], scopes, author, lifetime=lifetime, now=now)
+        actor, now = shell_actor_of("token"), timezone.now()
+        _, secret = tokens.issue_token(user, options["name"], scopes, actor, lifetime=lifetime, now=now)
         self.stdout.write(secret)
 
     def _list(self, options: dict[str, Any]) -> None:
-        kept = ApiToken.objects.select_related("user")
+        queryset = ApiToken.objects.select_related("user")
         if options["user"]:
-            kept = kept.filter(user__username=options["user"])
+            queryset = queryset.filter(user__username=options["user"])
         now = timezone.now()
         rows = [
             {
@@ -77,7 +77,7 @@ class Command(BaseCommand):
                 "expires_at": token.expires_at.isoformat() if token.expires_at else None,
                 "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
             }
-            for token in kept
+            for token in queryset
         ]
         if options["json"]:
             self.stdout.write(json.dumps(rows, indent=1))
@@ -93,5 +93,5 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no token {options['prefix']}; `token list` shows them.", returncode=2
             )
-        tokens.revoke(token, shell("token"), timezone.now())
+        tokens.revoke_token(token, shell_actor_of("token"), timezone.now())
         self.stdout.write(f"{token} is revoked")

@@ -14,8 +14,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.audit import record, shell
-from fleet.models.access import ROLES, ClusterLimit, end_sessions, give_role
+from fleet.audit import record, shell_actor_of
+from fleet.models.access import ROLES, ClusterLimit, end_sessions, set_role
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 
@@ -26,8 +26,8 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        doing = parser.add_subparsers(dest="doing", required=True, metavar="create|role|list|off|on")
-        create = doing.add_parser("create", help="make a user; prints a password unless one is given")
+        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="create|role|list|off|on")
+        create = subparsers.add_parser("create", help="make a user; prints a password unless one is given")
         create.add_argument("username")
         create.add_argument("--role", required=True, choices=list(ROLES))
         create.add_argument("--email", default="", help="for password resets")
@@ -35,18 +35,18 @@ class Command(BaseCommand):
         create.add_argument(
             "--cluster", action="append", default=[], help="see this cluster only; repeat for more"
         )
-        role = doing.add_parser("role", help="give another role")
+        role = subparsers.add_parser("role", help="give another role")
         role.add_argument("username")
         role.add_argument("role", choices=list(ROLES))
-        listing = doing.add_parser("list", help="list people and their roles")
+        listing = subparsers.add_parser("list", help="list people and their roles")
         listing.add_argument("--json", action="store_true", help="one JSON array")
-        for word, means in (("off", "keep a user out; open sockets end"), ("on", "let a user in again")):
-            doing.add_parser(word, help=means).add_argument("username")
+        for state, help_text in (("off", "keep a user out; open sockets end"), ("on", "let a user in again")):
+            subparsers.add_parser(state, help=help_text).add_argument("username")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        does = {"create": self._create, "role": self._role, "list": self._list}
-        does.get(options["doing"], self._switch)(options)
+        handlers = {"create": self._create, "role": self._role, "list": self._list}
+        handlers.get(options["doing"], self._switch)(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         username = options["username"]
@@ -54,8 +54,8 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is a user {username} already: `user role` changes theirs.", returncode=2
             )
-        given = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
-        password = given or secrets.token_urlsafe(12)
+        entered_password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
+        password = entered_password or secrets.token_urlsafe(12)
         user = User(username=username, email=options["email"])
         try:
             user.full_clean(exclude=["password"])
@@ -64,17 +64,17 @@ class Command(BaseCommand):
             raise CommandError(" ".join(error.messages), returncode=2) from error
         user.set_password(password)
         user.save()
-        give_role(user, options["role"])
+        set_role(user, options["role"])
         ClusterLimit.objects.bulk_create(
             ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
         )
         _log(AuditAction.USER_CREATE, user, None, _facts(user))
-        self.stdout.write(f"{username} is {options['role']}" if given else password)
+        self.stdout.write(f"{username} is {options['role']}" if entered_password else password)
 
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
         before = _facts(user)
-        give_role(user, options["role"])
+        set_role(user, options["role"])
         _log(AuditAction.USER_ROLE, user, before, _facts(user))
         self.stdout.write(f"{user} is {options['role']}")
 
@@ -105,8 +105,8 @@ class Command(BaseCommand):
             return
         for row in rows:
             state = "" if row["active"] else "  (off)"
-            where = ", ".join(row["clusters"]) or "all clusters"
-            self.stdout.write(f"{row['username']}  {', '.join(row['roles']) or 'no role'}  {where}{state}")
+            cluster_names = ", ".join(row["clusters"]) or "all clusters"
+            self.stdout.write(f"{row['username']}  {', '.join(row['roles']) or 'no role'}  {cluster_names}{state}")
 
 
 def _find(username: str) -> User:
@@ -125,5 +125,5 @@ def _facts(user: User) -> dict[str, Any]:
 
 
 def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
-    attempt = shell("user").attempt(action, subject=user.get_username(), before=before, after=after)
+    attempt = shell_actor_of("user").create_attempt(action, subject=user.get_username(), before=before, after=after)
     record(attempt, AuditOutcome.DONE, timezone.now())

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet.monitoring.classify import recovery
-from fleet.monitoring.classify.frame import FleetFrame, prepare
+from fleet.monitoring.classify.frame import FleetFrame, prepare_frame
 from fleet.monitoring.classify.recovery import NOT_NEEDED, UNCLEAR, Outlook
 from fleet.monitoring.classify.sentences import explain
-from fleet.monitoring.classify.situation import Resource, Situation, read
-from fleet.monitoring.classify.standings import Standing
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Mode
-from fleet.vocabulary.instances import LOST, InstanceState
+from fleet.monitoring.classify.situation import ResourceState, Situation, read_situation
+from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
+from fleet.vocabulary.instances import LOST_STATES, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """A verdict before it is put into words."""
 
     state: State
@@ -32,215 +32,215 @@ class Finding:
 
 def classify(agent: AgentEvidence, fleet: FleetEvidence, now: float) -> Verdict:
     """Conclude what has become of one agent, and say why."""
-    return classify_in(agent, prepare(fleet, now))
+    return classify_in(agent, prepare_frame(fleet, now))
 
 
 def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
     """Conclude as `classify` does, in a frame that is prepared already."""
-    situation = read(agent, frame)
-    finding = _find(situation)
+    situation = read_situation(agent, frame)
+    diagnosis = _diagnose(situation)
     return Verdict(
-        state=finding.state,
-        reason=finding.reason,
+        state=diagnosis.state,
+        reason=diagnosis.reason,
         # What a proxy suffers from is what must be mended; the sentence has both.
-        cause=_cause_id(frame.cause_of(finding.cause), frame),
-        recovery=finding.outlook.recovery,
-        recovers_at=finding.outlook.at,
-        strands_at=finding.strands_at,
-        sentence=explain(situation, finding.state, finding.reason, finding.cause, finding.outlook.recovery),
+        cause=_cause_id(frame.cause_of(diagnosis.cause), frame),
+        recovery=diagnosis.outlook.recovery,
+        recovers_at=diagnosis.outlook.at,
+        strands_at=diagnosis.strands_at,
+        sentence=explain(situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery),
     )
 
 
-def _find(situation: Situation) -> Finding:
-    for rule in (_retired, _unknown, _never, _unreachable, _at_risk, _working, _degraded, _excess):
-        finding = rule(situation)
-        if finding is not None:
-            return finding
-    return Finding(State.HEALTHY)
+def _diagnose(situation: Situation) -> Diagnosis:
+    for rule in (_match_retired, _match_unknown, _match_never, _match_unreachable, _match_at_risk, _match_working, _match_degraded, _match_excess):
+        diagnosis = rule(situation)
+        if diagnosis is not None:
+            return diagnosis
+    return Diagnosis(State.HEALTHY)
 
 
-def _retired(s: Situation) -> Finding | None:
-    return Finding(State.RETIRED) if s.agent.retired else None
+def _match_retired(s: Situation) -> Diagnosis | None:
+    return Diagnosis(State.RETIRED) if s.agent.retired else None
 
 
-def _unknown(s: Situation) -> Finding | None:
+def _match_unknown(s: Situation) -> Diagnosis | None:
     if s.frame.blind:
-        return _not_known()
+        return _diagnose_unknown()
     if s.frame.unreachable:
-        return _not_known(Reason.CLUSTER_UNREACHABLE)
+        return _diagnose_unknown(Reason.CLUSTER_UNREACHABLE)
     proxies = {*s.agent.tunnels, *s.agent.last_proxies}
-    feeds = [s.frame.standings[index].feed_fresh for index in proxies if index in s.frame.standings]
+    feeds = [s.frame.conditions[index].feed_fresh for index in proxies if index in s.frame.conditions]
     if s.frame.presence_stale and not any(feeds):
-        return _not_known()
+        return _diagnose_unknown()
     # With a live tunnel the resource decides, and with a resource the tunnel does.
-    if s.live and s.resource is Resource.UNCLEAR:
-        return _not_known()
-    if not s.live and s.unread and s.resource is not Resource.EXPIRED:
-        return _not_known()
+    if s.live and s.resource is ResourceState.UNCLEAR:
+        return _diagnose_unknown()
+    if not s.live and s.unread and s.resource is not ResourceState.EXPIRED:
+        return _diagnose_unknown()
     return None
 
 
-def _never(s: Situation) -> Finding | None:
+def _match_never(s: Situation) -> Diagnosis | None:
     if s.agent.had_tunnel or s.agent.tunnels or s.agent.last_proxies:
         return None
-    if s.resource is Resource.EXPIRED or (s.resource is Resource.UNEXPIRED and s.frame.covered):
-        return Finding(State.NEVER)
-    return _not_known()
+    if s.resource is ResourceState.EXPIRED or (s.resource is ResourceState.UNEXPIRED and s.frame.has_all_tunnel_reports):
+        return Diagnosis(State.NEVER)
+    return _diagnose_unknown()
 
 
-def _unreachable(s: Situation) -> Finding | None:
+def _match_unreachable(s: Situation) -> Diagnosis | None:
     """Stranded, offline, or unknown when what is missing may be on a source that was not read."""
-    if s.reachable:
+    if s.is_reachable:
         return None
     auth, proxies = s.blamed_auth, s.blamed_proxies
-    if s.resource is Resource.EXPIRED and auth is not None:
-        return _stranded_by_auth(s, auth)
+    if s.resource is ResourceState.EXPIRED and auth is not None:
+        return _diagnose_stranded_by_auth(s, auth)
     if not s.live and proxies:
-        return _stranded_by_proxy(s, proxies)
+        return _diagnose_stranded_by_proxy(s, proxies)
     if auth is not None:
         return (
-            Finding(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
-            if s.heartbeats
-            else _stranded_by_auth(s, auth)
+            Diagnosis(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
+            if s.has_live_heartbeat
+            else _diagnose_stranded_by_auth(s, auth)
         )
     if s.live:
-        return _stranded_with_tunnel(s)
-    if s.resource is not Resource.EXPIRED and not s.frame.covered:
-        return _not_known()
-    if s.heartbeats:
-        return Finding(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
-    if s.resource is Resource.UNCLEAR or _rests_on_the_unknown(s):
-        return _not_known()
-    return Finding(State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
+        return _diagnose_stranded_with_tunnel(s)
+    if s.resource is not ResourceState.EXPIRED and not s.frame.has_all_tunnel_reports:
+        return _diagnose_unknown()
+    if s.has_live_heartbeat:
+        return Diagnosis(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
+    if s.resource is ResourceState.UNCLEAR or _depends_on_unknown(s):
+        return _diagnose_unknown()
+    return Diagnosis(State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
 
-def _stranded_by_auth(s: Situation, index: int) -> Finding:
-    reason, cause, outlook = _auth_trouble(s, index)
-    return Finding(State.STRANDED, reason, cause, outlook)
+def _diagnose_stranded_by_auth(s: Situation, index: int) -> Diagnosis:
+    reason, cause, outlook = _auth_failure(s, index)
+    return Diagnosis(State.STRANDED, reason, cause, outlook)
 
 
-def _stranded_by_proxy(s: Situation, blamed: tuple[int, ...]) -> Finding:
-    sick = [s.frame.standings[index] for index in blamed]
+def _diagnose_stranded_by_proxy(s: Situation, blamed_proxies: tuple[int, ...]) -> Diagnosis:
+    sick_proxies = [s.frame.conditions[index] for index in blamed_proxies]
     outlook = recovery.from_proxy(
-        s.frame, sick[0], s.agent.heartbeat, silent_since=max(standing.since for standing in sick)
+        s.frame, sick_proxies[0], s.agent.heartbeat, silent_since=max(proxy.since for proxy in sick_proxies)
     )
-    return Finding(State.STRANDED, _proxy_reason(sick[0]), blamed[0], outlook)
+    return Diagnosis(State.STRANDED, _proxy_reason(sick_proxies[0]), blamed_proxies[0], outlook)
 
 
-def _stranded_with_tunnel(s: Situation) -> Finding:
+def _diagnose_stranded_with_tunnel(s: Situation) -> Diagnosis:
     """A live tunnel, no resource, and nobody to blame."""
     heartbeat = s.agent.heartbeat
     if heartbeat is None and s.agent.last_auth is None:
         if not s.frame.frozen:
             # Proxies know it and no auth ever listed it: it may be a moment old, or never able to heartbeat.
-            return _not_known(Reason.DISAGREE)
+            return _diagnose_unknown(Reason.DISAGREE)
         if s.frame.backend_down:
             only_if = recovery.ONLY_IF_CAUSE_RECOVERS
-            return Finding(State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, only_if)
-        return Finding(State.STRANDED, Reason.AUTH_UNHEALTHY, outlook=UNCLEAR)
-    if heartbeat is not None and heartbeat.mode is Mode.PICK_FIRST:
-        return Finding(State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
-    return Finding(State.STRANDED, Reason.RESOURCE_EXPIRED, outlook=UNCLEAR)
+            return Diagnosis(State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, only_if)
+        return Diagnosis(State.STRANDED, Reason.AUTH_UNHEALTHY, outlook=UNCLEAR)
+    if heartbeat is not None and heartbeat.mode is ReconnectMode.PICK_FIRST:
+        return Diagnosis(State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
+    return Diagnosis(State.STRANDED, Reason.RESOURCE_EXPIRED, outlook=UNCLEAR)
 
 
-def _rests_on_the_unknown(s: Situation) -> bool:
-    used = (*s.used, *(index for index in (s.auth, s.via_proxy) if index is not None))
-    return any(s.frame.state(index) is InstanceState.UNKNOWN for index in used)
+def _depends_on_unknown(s: Situation) -> bool:
+    dependencies = (*s.recent_proxies, *(index for index in (s.auth, s.via_proxy) if index is not None))
+    return any(s.frame.state_of(index) is InstanceState.UNKNOWN for index in dependencies)
 
 
-def _at_risk(s: Situation) -> Finding | None:
+def _match_at_risk(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
-    carrier = s.auth if s.sick(s.auth) else s.via_proxy if s.cut_off(s.via_proxy) else None
+    carrier = s.auth if s.is_sick(s.auth) else s.via_proxy if s.is_cut_off(s.via_proxy) else None
     if carrier is not None:
-        reason, cause, outlook = _auth_trouble(s, carrier)
-        return Finding(State.AT_RISK, reason, cause, outlook, max(heartbeat.expires_at, s.frame.now))
-    if all(s.sick(index) for index in s.live):
-        return _rests_on_sick_proxies(s, State.AT_RISK)
+        reason, cause, outlook = _auth_failure(s, carrier)
+        return Diagnosis(State.AT_RISK, reason, cause, outlook, max(heartbeat.expires_at, s.frame.now))
+    if all(s.is_sick(index) for index in s.live):
+        return _diagnose_sick_proxies(s, State.AT_RISK)
     return None
 
 
-def _working(s: Situation) -> Finding | None:
+def _match_working(s: Situation) -> Diagnosis | None:
     until = s.agent.working_until
     if until is None or until <= s.frame.now:
         return None
-    return Finding(State.WORKING, Reason.RECONNECTING, outlook=Outlook(Recovery.BY_ITSELF, until))
+    return Diagnosis(State.WORKING, Reason.RECONNECTING, outlook=Outlook(Recovery.BY_ITSELF, until))
 
 
-def _degraded(s: Situation) -> Finding | None:
+def _match_degraded(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
-    if len(_desired(s)) < s.wanted:
-        return _too_few(s)
-    if sum(not s.sick(index) for index in _desired(s)) < s.wanted:
-        return _rests_on_sick_proxies(s, State.DEGRADED)
-    if s.via_proxy is not None and s.sick(s.via_proxy):
-        reason = _proxy_reason(s.frame.standings[s.via_proxy])
-        return Finding(State.DEGRADED, reason, s.via_proxy, UNCLEAR)
-    grey = _rests_on_degraded(s)
-    if grey is not None:
-        return Finding(State.DEGRADED, Reason.INSTANCE_DEGRADED, grey, UNCLEAR)
-    if heartbeat.claimed > len(s.agent.tunnels) and s.frame.covered and s.disagrees:
-        return Finding(State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
+    if len(_desired_proxies(s)) < s.effective_desired_count:
+        return _diagnose_too_few_tunnels(s)
+    if sum(not s.is_sick(index) for index in _desired_proxies(s)) < s.effective_desired_count:
+        return _diagnose_sick_proxies(s, State.DEGRADED)
+    if s.via_proxy is not None and s.is_sick(s.via_proxy):
+        reason = _proxy_reason(s.frame.conditions[s.via_proxy])
+        return Diagnosis(State.DEGRADED, reason, s.via_proxy, UNCLEAR)
+    degraded_index = _first_degraded_dependency(s)
+    if degraded_index is not None:
+        return Diagnosis(State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_index, UNCLEAR)
+    if heartbeat.claimed > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
+        return Diagnosis(State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
     return None
 
 
-def _too_few(s: Situation) -> Finding:
-    cause = next((index for index in s.used if s.sick(index)), None)
+def _diagnose_too_few_tunnels(s: Situation) -> Diagnosis:
+    cause = next((index for index in s.recent_proxies if s.is_sick(index)), None)
     if cause is None:
-        return Finding(State.DEGRADED, Reason.TOO_FEW_TUNNELS, outlook=UNCLEAR)
-    proxy = s.frame.standings[cause]
-    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, taken=s.sound)
-    return Finding(State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
+        return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, outlook=UNCLEAR)
+    proxy = s.frame.conditions[cause]
+    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count)
+    return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
 
 
-def _rests_on_sick_proxies(s: Situation, state: State) -> Finding:
-    cause = next(index for index in s.live if s.sick(index))
-    proxy = s.frame.standings[cause]
-    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, taken=s.sound)
-    return Finding(state, _proxy_reason(proxy), cause, outlook)
+def _diagnose_sick_proxies(s: Situation, state: State) -> Diagnosis:
+    cause = next(index for index in s.live if s.is_sick(index))
+    proxy = s.frame.conditions[cause]
+    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count)
+    return Diagnosis(state, _proxy_reason(proxy), cause, outlook)
 
 
-def _rests_on_degraded(s: Situation) -> int | None:
-    on = (s.auth, s.via_proxy, *s.live)
-    degraded = (s.frame.standings[i] for i in on if i is not None and i in s.frame.standings)
-    return next((standing.facts.index for standing in degraded if standing.degraded), None)
+def _first_degraded_dependency(s: Situation) -> int | None:
+    indices = (s.auth, s.via_proxy, *s.live)
+    instances = (s.frame.conditions[i] for i in indices if i is not None and i in s.frame.conditions)
+    return next((instance.facts.index for instance in instances if instance.is_degraded), None)
 
 
-def _excess(s: Situation) -> Finding | None:
+def _match_excess(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
     # In a mesh nothing is ever surplus: it wants a tunnel to every desired proxy.
-    if heartbeat.desired > 0 and len(_desired(s)) > heartbeat.desired:
-        return Finding(State.EXCESS, Reason.TOO_MANY_TUNNELS)
+    if heartbeat.desired > 0 and len(_desired_proxies(s)) > heartbeat.desired:
+        return Diagnosis(State.EXCESS, Reason.TOO_MANY_TUNNELS)
     return None
 
 
-def _desired(s: Situation) -> list[int]:
-    return [index for index in s.live if s.frame.standings[index].desired]
+def _desired_proxies(s: Situation) -> list[int]:
+    return [index for index in s.live if s.frame.conditions[index].is_desired]
 
 
-def _auth_trouble(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
+def _auth_failure(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
     """Reason, cause and outlook when the resource is lost, or will be, by the instance at `index`."""
-    standing = s.frame.standings[index]
+    instance = s.frame.conditions[index]
     heartbeat = s.agent.heartbeat
     if index == s.auth:
-        outlook = recovery.from_auth(s.frame, standing, heartbeat)
+        outlook = recovery.from_auth(s.frame, instance, heartbeat)
         if s.frame.backend_down:
             return Reason.BACKEND_DOWN, BACKEND_CAUSE, outlook
         return Reason.AUTH_UNHEALTHY, index, outlook
     assert heartbeat is not None, "only a heartbeat names the proxy before the auth"
-    return _proxy_reason(standing), index, recovery.from_via_proxy(s.frame, standing, heartbeat)
+    return _proxy_reason(instance), index, recovery.from_via_proxy(s.frame, instance, heartbeat)
 
 
-def _proxy_reason(proxy: Standing) -> Reason:
-    if proxy.state in LOST:
+def _proxy_reason(proxy: InstanceCondition) -> Reason:
+    if proxy.state in LOST_STATES:
         return Reason.PROXY_EXPIRED
     return Reason.PROXY_UNHEALTHY
 
 
-def _not_known(reason: Reason = Reason.STALE) -> Finding:
-    return Finding(State.UNKNOWN, reason, outlook=UNCLEAR)
+def _diagnose_unknown(reason: Reason = Reason.STALE) -> Diagnosis:
+    return Diagnosis(State.UNKNOWN, reason, outlook=UNCLEAR)
 
 
 def _cause_id(cause: int, frame: FleetFrame) -> str:
@@ -248,4 +248,4 @@ def _cause_id(cause: int, frame: FleetFrame) -> str:
         return ""
     if cause == BACKEND_CAUSE:
         return f"backend/{frame.cluster}"
-    return frame.standings[cause].facts.id
+    return frame.conditions[cause].facts.id

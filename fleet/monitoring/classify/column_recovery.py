@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.classify.column_rows import Array, Index, Subset, Times
+from fleet.monitoring.classify.column_rows import Array, Index, AgentSubset, Times
 from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
-from fleet.monitoring.classify.recovery import REDIAL, SWITCH
-from fleet.monitoring.classify.tables import HOLDS
-from fleet.monitoring.evidence import Mode
+from fleet.monitoring.classify.recovery import REDIAL_SECONDS, SWITCH_SECONDS
+from fleet.monitoring.classify.tables import KEEPS_CONNECTIONS
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Recovery
 
@@ -19,54 +19,54 @@ UNCLEAR: Outlooks = (Recovery.UNCLEAR, 0.0)
 ONLY_IF_CAUSE_RECOVERS: Outlooks = (Recovery.ONLY_IF_CAUSE_RECOVERS, 0.0)
 
 
-def from_auth(s: Subset, auth: Index) -> Outlooks:
+def from_auth(s: AgentSubset, auth: Index) -> Outlooks:
     """Predict when agents get away from their sick auths."""
-    if s.frame.backend_down or s.frame.ok_auths == 0:
+    if s.frame.backend_down or s.frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     since = s.frame.tables.since[auth]
-    next_heartbeat = np.where(s.listed, HEARTBEAT_SHARE * s.ttl, 0.0)
-    holds = (s.flags[auth] & HOLDS) != 0
-    moves = (s.mode == Mode.RECONNECT) & s.health_check
-    delay = np.where(holds, SWITCH, s.frame.timing.keepalive)
-    recovery, at = _by_itself(since + delay + next_heartbeat, s.frame.now)
-    stays = np.where(s.mode == Mode.UNKNOWN, Recovery.UNCLEAR, Recovery.ONLY_IF_CAUSE_RECOVERS)
-    leaves = ~holds | moves
-    return np.where(leaves, recovery, stays), np.where(leaves, at, 0.0)
+    next_heartbeat = np.where(s.is_listed, HEARTBEAT_SHARE * s.ttl, 0.0)
+    is_connected = (s.flags[auth] & KEEPS_CONNECTIONS) != 0
+    can_move = (s.mode == ReconnectMode.RECONNECT) & s.health_check
+    delay = np.where(is_connected, SWITCH_SECONDS, s.frame.timing.keepalive)
+    recovery, at = _automatic_recovery(since + delay + next_heartbeat, s.frame.now)
+    stuck_recovery = np.where(s.mode == ReconnectMode.UNKNOWN, Recovery.UNCLEAR, Recovery.ONLY_IF_CAUSE_RECOVERS)
+    can_recover = ~is_connected | can_move
+    return np.where(can_recover, recovery, stuck_recovery), np.where(can_recover, at, 0.0)
 
 
-def from_via_proxy(s: Subset, proxy: Index) -> Outlooks:
+def from_via_proxy(s: AgentSubset, proxy: Index) -> Outlooks:
     """Predict when agents get away from sick proxies that carry their auth connections."""
-    if s.frame.ok_proxies == 0:
+    if s.frame.ok_proxy_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
-    holds = (s.flags[proxy] & HOLDS) != 0
+    is_connected = (s.flags[proxy] & KEEPS_CONNECTIONS) != 0
     due = s.frame.tables.since[proxy] + s.frame.timing.keepalive + HEARTBEAT_SHARE * s.ttl
-    recovery, at = _by_itself(due, s.frame.now)
-    return np.where(holds, Recovery.UNCLEAR, recovery), np.where(holds, 0.0, at)
+    recovery, at = _automatic_recovery(due, s.frame.now)
+    return np.where(is_connected, Recovery.UNCLEAR, recovery), np.where(is_connected, 0.0, at)
 
 
-def from_proxy(s: Subset, proxy: Index, *, silent_since: Times | None) -> Outlooks:
+def from_proxy(s: AgentSubset, proxy: Index, *, silent_since: Times | None) -> Outlooks:
     """Predict when agents have dialled past sick proxies; `silent_since` as in `recovery.from_proxy`."""
     tables = s.frame.tables
-    told = s.listed & (s.ttl_seen != 0)
-    tracker_expiry = np.where(told, s.ttl_seen, s.frame.timing.default_proxy_expiry)
+    has_ttl = s.is_listed & (s.ttl_seen != 0)
+    tracker_expiry = np.where(has_ttl, s.ttl_seen, s.frame.timing.default_proxy_expiry)
     expires_at = tables.expires_at[proxy]
-    kept = np.minimum(tracker_expiry, s.frame.timing.default_proxy_expiry)
-    due = np.where(expires_at > 0, expires_at + kept + REDIAL, -1.0)
+    retention_seconds = np.minimum(tracker_expiry, s.frame.timing.default_proxy_expiry)
+    due = np.where(expires_at > 0, expires_at + retention_seconds + REDIAL_SECONDS, -1.0)
     if silent_since is not None:
-        unheard = (s.flags[proxy] & HOLDS) == 0
-        due = np.where(unheard, silent_since + tracker_expiry + REDIAL, due)
-    gone = tables.states[proxy] == InstanceState.GONE
-    due = np.where(gone, tables.since[proxy] + REDIAL, due)
-    recovery, at = _by_itself(due, s.frame.now)
-    nowhere = (
-        s.frame.ok_proxies <= s.sound if silent_since is None else np.full(s.size, s.frame.ok_proxies == 0)
+        is_silent = (s.flags[proxy] & KEEPS_CONNECTIONS) == 0
+        due = np.where(is_silent, silent_since + tracker_expiry + REDIAL_SECONDS, due)
+    is_deregistered = tables.states[proxy] == InstanceState.GONE
+    due = np.where(is_deregistered, tables.since[proxy] + REDIAL_SECONDS, due)
+    recovery, at = _automatic_recovery(due, s.frame.now)
+    has_no_destination = (
+        s.frame.ok_proxy_count <= s.sound if silent_since is None else np.full(s.size, s.frame.ok_proxy_count == 0)
     )
-    recovery, at = np.where(nowhere, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(nowhere, 0.0, at)
+    recovery, at = np.where(has_no_destination, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(has_no_destination, 0.0, at)
     moves_at = tables.moves_at[proxy]
     moves = moves_at >= s.frame.now
     return np.where(moves, Recovery.BY_ITSELF, recovery), np.where(moves, moves_at, at)
 
 
-def _by_itself(at: Times, now: float) -> tuple[Array, Array]:
-    kept = at >= now
-    return np.where(kept, Recovery.BY_ITSELF, Recovery.UNCLEAR), np.where(kept, at, 0.0)
+def _automatic_recovery(at: Times, now: float) -> tuple[Array, Array]:
+    is_future = at >= now
+    return np.where(is_future, Recovery.BY_ITSELF, Recovery.UNCLEAR), np.where(is_future, at, 0.0)

@@ -16,10 +16,10 @@ from fleet.monitoring.columns import (
     HAD_TUNNEL,
     HEALTH_CHECK,
     NO_INSTANCE,
-    REMEMBERED,
+    LAST_PROXY_COUNT,
     RETIRED,
 )
-from fleet.monitoring.evidence import Mode
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
 
 Mask = npt.NDArray[np.bool_]
@@ -48,7 +48,7 @@ _MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PackedColumns:
     """The packed columns of a cluster."""
 
     heartbeats: npt.NDArray[np.void]
@@ -57,81 +57,81 @@ class Rows:
     tunnel_proxies: npt.NDArray[np.uint16]
 
     @staticmethod
-    def wanted(desired: Array, tracked: Array, frame: FleetFrame) -> Array:
+    def effective_desired_counts(desired_counts: Array, tracked_counts: Array, frame: FleetFrame) -> Array:
         """Tell how many tunnels to desired proxies are wanted: `Situation.wanted` of many."""
-        mesh = np.minimum(_CAPS.take(tracked), np.int16(min(frame.desired, _NO_CAP)))
-        return np.where(desired == 0, mesh, np.minimum(desired, np.int16(min(frame.most, _NO_CAP))))
+        mesh = np.minimum(_CAPS.take(tracked_counts), np.int16(min(frame.desired_proxy_count, _NO_CAP)))
+        return np.where(desired_counts == 0, mesh, np.minimum(desired_counts, np.int16(min(frame.max_desired_proxy_count, _NO_CAP))))
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class AgentTunnelCounts:
     """Tunnels per agent: live, live on a proxy that is not sick, the same of desired proxies, and reported at all."""
 
     #: The frame's flags of each tunnel's proxy, by tunnel.
     row_flags: npt.NDArray[np.uint8]
     live: Numbers
     sound: Numbers
-    desired: Numbers
+    live_desired: Numbers
     sound_desired: Numbers
     rows: Numbers
 
 
-class Subset:
+class AgentSubset:
     """Some agents' columns, gathered; field by field what `Situation` is for one."""
 
-    def __init__(self, rows: Rows, counts: Counts, which: npt.NDArray[np.intp], frame: FleetFrame) -> None:
+    def __init__(self, rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame) -> None:
         # Field by field: to gather whole rows costs several times as much.
-        heartbeats = {name: rows.heartbeats[name].take(which) for name in _HEARTBEAT_FIELDS}
-        memory = {name: rows.memory[name].take(which) for name in _MEMORY_FIELDS}
-        self._rows, self._counts, self._which = rows, counts, which
+        heartbeats = {name: rows.heartbeats[name].take(indices) for name in _HEARTBEAT_FIELDS}
+        memory = {name: rows.memory[name].take(indices) for name in _MEMORY_FIELDS}
+        self._rows, self._counts, self._indices = rows, counts, indices
         self.frame = frame
         self.flags = frame.tables.flags
-        self.size = len(which)
+        self.size = len(indices)
         self.expires_at: Times = heartbeats["expires_at"]
         self.ttl: Times = heartbeats["ttl"].astype(np.float64)
         self.ttl_seen: Times = heartbeats["ttl_seen"].astype(np.float64)
-        self.listed: Mask = self.expires_at > 0
+        self.is_listed: Mask = self.expires_at > 0
         self.last_auth: Index = memory["last_auth"]
-        self.auth: Index = np.where(self.listed, heartbeats["auth"], self.last_auth)
-        self.via_proxy: Index = np.where(self.listed, heartbeats["via_proxy"], NO_INSTANCE).astype(np.uint16)
-        self.mode = np.where(self.listed, heartbeats["mode"], Mode.UNKNOWN)
+        self.auth: Index = np.where(self.is_listed, heartbeats["auth"], self.last_auth)
+        self.via_proxy: Index = np.where(self.is_listed, heartbeats["via_proxy"], NO_INSTANCE).astype(np.uint16)
+        self.mode = np.where(self.is_listed, heartbeats["mode"], ReconnectMode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
-        self.wants = heartbeats["desired"]
-        self.wanted = rows.wanted(self.wants, memory["tracked"], frame)
-        self.claimed = heartbeats["claimed"]
-        self.retired: Mask = (memory["flags"] & RETIRED) != 0
+        self.desired_counts = heartbeats["desired"]
+        self.effective_desired_counts = rows.effective_desired_counts(self.desired_counts, memory["tracked"], frame)
+        self.claimed_counts = heartbeats["claimed"]
+        self.is_retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
-        self.disagrees: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds
+        self.is_disagreeing: Mask = memory["flags"] >> DISAGREEMENT_SHIFT >= frame.timing.disagreement_rounds
         self.working_until: Times = memory["working_until"]
         self.lost_at: Times = memory["lost_at"]
-        self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(which, axis=0)
-        self.live, self.sound = counts.live[which], counts.sound[which]
-        self.desired, self.sound_desired = counts.desired[which], counts.sound_desired[which]
-        self.tunnels = counts.rows[which]
-        self.unexpired: Mask = self.expires_at > frame.unexpired_from
-        self.expired: Mask = ~self.unexpired & (self.expires_at <= frame.expired_until)
-        self.remembers: Mask = (self.last_proxies != NO_INSTANCE).any(axis=1)
+        self.last_proxies: npt.NDArray[np.uint16] = rows.memory["last_proxies"].take(indices, axis=0)
+        self.live, self.sound = counts.live[indices], counts.sound[indices]
+        self.live_desired, self.sound_desired = counts.live_desired[indices], counts.sound_desired[indices]
+        self.tunnels = counts.rows[indices]
+        self.is_unexpired: Mask = self.expires_at > frame.unexpired_from
+        self.is_expired: Mask = ~self.is_unexpired & (self.expires_at <= frame.expired_until)
+        self.has_last_proxies: Mask = (self.last_proxies != NO_INSTANCE).any(axis=1)
 
-    def used(self) -> npt.NDArray[np.uint16]:
+    def recent_proxies(self) -> npt.NDArray[np.uint16]:
         """List the proxies each used when last seen, newest first, `NO_INSTANCE` after the last."""
-        used = self.last_proxies.copy()
-        forgotten = np.flatnonzero(~self.remembers & (self.tunnels > 0))
-        if len(forgotten):
-            which = self._which[forgotten]
+        proxies = self.last_proxies.copy()
+        positions = np.flatnonzero(~self.has_last_proxies & (self.tunnels > 0))
+        if len(positions):
+            agent_indices = self._indices[positions]
             rows = self._rows
-            used[forgotten] = newest_proxies(rows.memory, which, rows.tunnel_agents, rows.tunnel_proxies)
-        wants = np.where(self.listed & (self.wants > 0), self.wants, REMEMBERED)
-        used[np.arange(REMEMBERED) >= wants[:, None]] = NO_INSTANCE
-        return used
+            proxies[positions] = newest_proxies(rows.memory, agent_indices, rows.tunnel_agents, rows.tunnel_proxies)
+        limits = np.where(self.is_listed & (self.desired_counts > 0), self.desired_counts, LAST_PROXY_COUNT)
+        proxies[np.arange(LAST_PROXY_COUNT) >= limits[:, None]] = NO_INSTANCE
+        return proxies
 
     def unread(self) -> Mask:
         """Tell who was last reported on a proxy that is fine but was not read lately."""
         return self._any_tunnel(UNREAD)
 
-    def feeds_fresh(self) -> Mask:
+    def has_fresh_feed(self) -> Mask:
         """Tell whose proxies, present or remembered, were tried lately."""
-        remembered: Mask = ((self.flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
-        return remembered | self._any_tunnel(FEED_FRESH)
+        has_fresh_last_proxy: Mask = ((self.flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
+        return has_fresh_last_proxy | self._any_tunnel(FEED_FRESH)
 
     def first_live(self, flags: int) -> Index:
         """Find the lowest proxy with all these flags that each has a live tunnel to, or `NO_INSTANCE`."""
@@ -141,7 +141,7 @@ class Subset:
         """Find the lowest sick proxy that each has a live tunnel to, or `NO_INSTANCE`."""
         return self.first_live(SICK)
 
-    def sick(self, index: Index) -> Mask:
+    def is_sick(self, index: Index) -> Mask:
         """Tell which of these instances are sick."""
         sick: Mask = (self.flags[index] & SICK) != 0
         return sick
@@ -149,19 +149,19 @@ class Subset:
     def _first(self, tunnels: Mask) -> Index:
         first = np.full(len(self._rows.heartbeats), NO_INSTANCE, np.uint16)
         np.minimum.at(first, self._rows.tunnel_agents[tunnels], self._rows.tunnel_proxies[tunnels])
-        return first[self._which]
+        return first[self._indices]
 
     def _any_tunnel(self, flag: int) -> Mask:
-        found = np.zeros(len(self._rows.heartbeats), np.bool_)
-        found[self._rows.tunnel_agents[(self._counts.row_flags & flag) != 0]] = True
-        return found[self._which]
+        has_tunnel = np.zeros(len(self._rows.heartbeats), np.bool_)
+        has_tunnel[self._rows.tunnel_agents[(self._counts.row_flags & flag) != 0]] = True
+        return has_tunnel[self._indices]
 
 
-class Decided:
+class SubsetVerdicts:
     """Verdicts of a subset while they are being found: who is still to do, and what was concluded."""
 
     def __init__(self, size: int) -> None:
-        self.todo: Mask = np.ones(size, np.bool_)
+        self.is_undecided: Mask = np.ones(size, np.bool_)
         self.state = np.full(size, State.HEALTHY, np.uint8)
         self.reason = np.zeros(size, np.uint8)
         self.recovery = np.zeros(size, np.uint8)
@@ -171,23 +171,23 @@ class Decided:
 
     def put(
         self,
-        where: Mask,
+        mask: Mask,
         state: State,
         reason: Reason | Array = Reason.NONE,
         cause: int | Array = NO_CAUSE,
         outlook: tuple[int | Array, float | Array] = (Recovery.NOT_NEEDED, 0.0),
     ) -> Mask:
         """Conclude for those of `where` still to do, and say who they were; arrays are of the whole subset."""
-        where = where & self.todo
-        if where.any():
-            self.state[where] = state
-            self.reason[where] = _at(reason, where)
-            self.cause[where] = _at(cause, where)
-            self.recovery[where] = _at(outlook[0], where)
-            self.recovers_at[where] = _at(outlook[1], where)
-            self.todo &= ~where
-        return where
+        mask = mask & self.is_undecided
+        if mask.any():
+            self.state[mask] = state
+            self.reason[mask] = _select(reason, mask)
+            self.cause[mask] = _select(cause, mask)
+            self.recovery[mask] = _select(outlook[0], mask)
+            self.recovers_at[mask] = _select(outlook[1], mask)
+            self.is_undecided &= ~mask
+        return mask
 
 
-def _at(value: float | Array, where: Mask) -> float | Array:
-    return value[where] if isinstance(value, np.ndarray) else value
+def _select(scalar_or_array: float | Array, mask: Mask) -> float | Array:
+    return scalar_or_array[mask] if isinstance(scalar_or_array, np.ndarray) else scalar_or_array

@@ -7,193 +7,193 @@ import numpy.typing as npt
 
 from fleet.monitoring.classify import column_recovery as recovery
 from fleet.monitoring.classify.column_recovery import UNCLEAR, Outlooks
-from fleet.monitoring.classify.column_rows import Array, Counts, Decided, Index, Mask, Rows, Subset, Times
+from fleet.monitoring.classify.column_rows import Array, AgentTunnelCounts, SubsetVerdicts, Index, Mask, PackedColumns, AgentSubset, Times
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.tables import CUT_OFF, DEGRADED
-from fleet.monitoring.columns import NO_INSTANCE, REMEMBERED
-from fleet.monitoring.evidence import Mode
+from fleet.monitoring.columns import NO_INSTANCE, LAST_PROXY_COUNT
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 
 
-def decide(rows: Rows, counts: Counts, which: npt.NDArray[np.intp], frame: FleetFrame) -> Decided:
+def decide(rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame) -> SubsetVerdicts:
     """Conclude the verdicts of the agents at `which`."""
-    s = Subset(rows, counts, which, frame)
-    out = Decided(s.size)
-    out.put(s.retired, State.RETIRED)
-    _unknown(s, out)
-    _never(s, out)
-    _unreachable(s, out)
-    for rule in (_at_risk, _working, _degraded, _excess):
-        if not out.todo.any():
+    s = AgentSubset(rows, counts, indices, frame)
+    out = SubsetVerdicts(s.size)
+    out.put(s.is_retired, State.RETIRED)
+    _apply_unknown(s, out)
+    _apply_never(s, out)
+    _apply_unreachable(s, out)
+    for rule in (_apply_at_risk, _apply_working, _apply_degraded, _apply_excess):
+        if not out.is_undecided.any():
             break
         rule(s, out)
     return out
 
 
-def _not_known(out: Decided, where: Mask, reason: Reason = Reason.STALE) -> None:
-    out.put(where, State.UNKNOWN, reason, outlook=UNCLEAR)
+def _put_unknown(out: SubsetVerdicts, mask: Mask, reason: Reason = Reason.STALE) -> None:
+    out.put(mask, State.UNKNOWN, reason, outlook=UNCLEAR)
 
 
-def _unknown(s: Subset, out: Decided) -> None:
+def _apply_unknown(s: AgentSubset, out: SubsetVerdicts) -> None:
     if s.frame.blind:
-        _not_known(out, out.todo)
+        _put_unknown(out, out.is_undecided)
         return
     if s.frame.unreachable:
-        _not_known(out, out.todo, Reason.CLUSTER_UNREACHABLE)
+        _put_unknown(out, out.is_undecided, Reason.CLUSTER_UNREACHABLE)
         return
     if s.frame.presence_stale:
-        _not_known(out, ~s.feeds_fresh())
+        _put_unknown(out, ~s.has_fresh_feed())
     live = s.live > 0
-    _not_known(out, live & ~s.unexpired & ~s.expired)
-    doubtful = ~live & ~s.expired & (s.tunnels > 0) & out.todo
+    _put_unknown(out, live & ~s.is_unexpired & ~s.is_expired)
+    doubtful = ~live & ~s.is_expired & (s.tunnels > 0) & out.is_undecided
     if doubtful.any():
-        _not_known(out, doubtful & s.unread())
+        _put_unknown(out, doubtful & s.unread())
 
 
-def _never(s: Subset, out: Decided) -> None:
-    never = ~s.had_tunnel & (s.tunnels == 0) & ~s.remembers
-    sure = s.expired | (s.unexpired if s.frame.covered else np.zeros(s.size, np.bool_))
+def _apply_never(s: AgentSubset, out: SubsetVerdicts) -> None:
+    never = ~s.had_tunnel & (s.tunnels == 0) & ~s.has_last_proxies
+    sure = s.is_expired | (s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_))
     out.put(never & sure, State.NEVER)
-    _not_known(out, never)
+    _put_unknown(out, never)
 
 
-def _unreachable(s: Subset, out: Decided) -> None:
-    unreachable = out.todo & ~((s.live > 0) & s.unexpired)
+def _apply_unreachable(s: AgentSubset, out: SubsetVerdicts) -> None:
+    unreachable = out.is_undecided & ~((s.live > 0) & s.is_unexpired)
     if not unreachable.any():
         return
     no_live = s.live == 0
-    heartbeats = s.unexpired & (
+    heartbeats = s.is_unexpired & (
         (s.lost_at == 0) | (s.expires_at - s.ttl > s.lost_at + s.frame.timing.round_interval)
     )
-    resource_lost_at = np.where(s.listed & s.expired, s.expires_at, np.inf)
-    by_auth = _blames(s, s.auth, resource_lost_at)
-    by_via = _blames(s, s.via_proxy, resource_lost_at)
-    blamed = np.where(by_auth, s.auth, np.where(by_via, s.via_proxy, NO_INSTANCE)).astype(np.uint16)
+    resource_lost_at = np.where(s.is_listed & s.is_expired, s.expires_at, np.inf)
+    by_auth = _is_to_blame(s, s.auth, resource_lost_at)
+    by_via = _is_to_blame(s, s.via_proxy, resource_lost_at)
+    blamed_instances = np.where(by_auth, s.auth, np.where(by_via, s.via_proxy, NO_INSTANCE)).astype(np.uint16)
     no_tunnel = (State.STRANDED, Reason.NO_TUNNEL, NO_CAUSE, UNCLEAR)
 
-    _stranded_by_auth(s, out, unreachable & s.expired & (by_auth | by_via), blamed)
-    used = s.used()
-    _stranded_by_proxy(s, out, unreachable & no_live, used)
+    _put_stranded_by_auth(s, out, unreachable & s.is_expired & (by_auth | by_via), blamed_instances)
+    recent_proxies = s.recent_proxies()
+    _put_stranded_by_proxy(s, out, unreachable & no_live, recent_proxies)
     out.put(unreachable & (by_auth | by_via) & heartbeats, *no_tunnel)
-    _stranded_by_auth(s, out, unreachable & (by_auth | by_via), blamed)
-    _stranded_with_tunnel(s, out, unreachable & ~no_live)
-    if not s.frame.covered:
-        _not_known(out, unreachable & ~s.expired)
+    _put_stranded_by_auth(s, out, unreachable & (by_auth | by_via), blamed_instances)
+    _put_stranded_with_tunnel(s, out, unreachable & ~no_live)
+    if not s.frame.has_all_tunnel_reports:
+        _put_unknown(out, unreachable & ~s.is_expired)
     out.put(unreachable & heartbeats, *no_tunnel)
-    on = np.column_stack([used, s.auth, s.via_proxy])
-    rests_on_the_unknown = ((s.frame.tables.states[on] == InstanceState.UNKNOWN) & (on != NO_INSTANCE)).any(
+    on = np.column_stack([recent_proxies, s.auth, s.via_proxy])
+    depends_on_unknown = ((s.frame.tables.states[on] == InstanceState.UNKNOWN) & (on != NO_INSTANCE)).any(
         axis=1
     )
-    unclear = ~s.unexpired & ~s.expired
-    _not_known(out, unreachable & (unclear | rests_on_the_unknown))
+    unclear = ~s.is_unexpired & ~s.is_expired
+    _put_unknown(out, unreachable & (unclear | depends_on_unknown))
     out.put(unreachable, State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
 
-def _blames(s: Subset, index: Index, lost_at: Times) -> Mask:
-    return s.sick(index) & (s.frame.tables.since[index] <= lost_at + s.frame.timing.stale_after)
+def _is_to_blame(s: AgentSubset, index: Index, lost_at: Times) -> Mask:
+    return s.is_sick(index) & (s.frame.tables.since[index] <= lost_at + s.frame.timing.stale_after)
 
 
-def _stranded_by_auth(s: Subset, out: Decided, where: Mask, blamed: Index) -> None:
-    if (where & out.todo).any():
-        out.put(where, State.STRANDED, *_auth_trouble(s, blamed))
+def _put_stranded_by_auth(s: AgentSubset, out: SubsetVerdicts, mask: Mask, blamed_instances: Index) -> None:
+    if (mask & out.is_undecided).any():
+        out.put(mask, State.STRANDED, *_auth_failure(s, blamed_instances))
 
 
-def _stranded_by_proxy(s: Subset, out: Decided, where: Mask, used: Array) -> None:
-    if not (where & out.todo).any():
+def _put_stranded_by_proxy(s: AgentSubset, out: SubsetVerdicts, mask: Mask, recent_proxies: Array) -> None:
+    if not (mask & out.is_undecided).any():
         return
     lost_at = np.where(s.lost_at == 0, np.inf, s.lost_at)
     cause = np.full(s.size, NO_INSTANCE, np.uint16)
     last_sick = np.zeros(s.size)
-    for slot in reversed(range(REMEMBERED)):
-        blamed = _blames(s, used[:, slot], lost_at)
-        cause[blamed] = used[blamed, slot]
-        last_sick[blamed] = np.maximum(last_sick[blamed], s.frame.tables.since[used[blamed, slot]])
+    for slot in reversed(range(LAST_PROXY_COUNT)):
+        is_blamed = _is_to_blame(s, recent_proxies[:, slot], lost_at)
+        cause[is_blamed] = recent_proxies[is_blamed, slot]
+        last_sick[is_blamed] = np.maximum(last_sick[is_blamed], s.frame.tables.since[recent_proxies[is_blamed, slot]])
     outlook = recovery.from_proxy(s, cause, silent_since=last_sick)
-    out.put(where & (cause != NO_INSTANCE), State.STRANDED, _proxy_reason(s, cause), cause, outlook)
+    out.put(mask & (cause != NO_INSTANCE), State.STRANDED, _proxy_reason(s, cause), cause, outlook)
 
 
-def _stranded_with_tunnel(s: Subset, out: Decided, where: Mask) -> None:
-    if not (where & out.todo).any():
+def _put_stranded_with_tunnel(s: AgentSubset, out: SubsetVerdicts, mask: Mask) -> None:
+    if not (mask & out.is_undecided).any():
         return
-    never_listed = where & ~s.listed & (s.last_auth == NO_INSTANCE)
+    never_listed = mask & ~s.is_listed & (s.last_auth == NO_INSTANCE)
     if not s.frame.frozen:
-        _not_known(out, never_listed, Reason.DISAGREE)
+        _put_unknown(out, never_listed, Reason.DISAGREE)
     elif s.frame.backend_down:
         only_if = (Recovery.ONLY_IF_CAUSE_RECOVERS, 0.0)
         out.put(never_listed, State.STRANDED, Reason.BACKEND_DOWN, BACKEND_CAUSE, only_if)
     else:
         out.put(never_listed, State.STRANDED, Reason.AUTH_UNHEALTHY, outlook=UNCLEAR)
-    out.put(where & (s.mode == Mode.PICK_FIRST), State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
-    out.put(where, State.STRANDED, Reason.RESOURCE_EXPIRED, outlook=UNCLEAR)
+    out.put(mask & (s.mode == ReconnectMode.PICK_FIRST), State.STRANDED, Reason.POLICY_OFF, outlook=UNCLEAR)
+    out.put(mask, State.STRANDED, Reason.RESOURCE_EXPIRED, outlook=UNCLEAR)
 
 
-def _at_risk(s: Subset, out: Decided) -> None:
-    auth_sick = s.sick(s.auth)
+def _apply_at_risk(s: AgentSubset, out: SubsetVerdicts) -> None:
+    auth_sick = s.is_sick(s.auth)
     cut_off = auth_sick | ((s.flags[s.via_proxy] & CUT_OFF) != 0)
-    if (cut_off & out.todo).any():
+    if (cut_off & out.is_undecided).any():
         carrier = np.where(auth_sick, s.auth, s.via_proxy)
-        _clock(s, out, out.put(cut_off, State.AT_RISK, *_auth_trouble(s, carrier)))
-    all_sick = (s.sound == 0) & out.todo
+        _put_strands_at(s, out, out.put(cut_off, State.AT_RISK, *_auth_failure(s, carrier)))
+    all_sick = (s.sound == 0) & out.is_undecided
     if all_sick.any():
         out.put(all_sick, State.AT_RISK, *_sick_proxies(s))
 
 
-def _clock(s: Subset, out: Decided, where: Mask) -> None:
-    out.strands_at[where] = np.maximum(s.expires_at[where], s.frame.now)
+def _put_strands_at(s: AgentSubset, out: SubsetVerdicts, mask: Mask) -> None:
+    out.strands_at[mask] = np.maximum(s.expires_at[mask], s.frame.now)
 
 
-def _working(s: Subset, out: Decided) -> None:
-    working = s.working_until > s.frame.now
-    out.put(working, State.WORKING, Reason.RECONNECTING, outlook=(Recovery.BY_ITSELF, s.working_until))
+def _apply_working(s: AgentSubset, out: SubsetVerdicts) -> None:
+    is_working = s.working_until > s.frame.now
+    out.put(is_working, State.WORKING, Reason.RECONNECTING, outlook=(Recovery.BY_ITSELF, s.working_until))
 
 
-def _degraded(s: Subset, out: Decided) -> None:
-    too_few = (s.desired < s.wanted) & out.todo
+def _apply_degraded(s: AgentSubset, out: SubsetVerdicts) -> None:
+    too_few = (s.live_desired < s.effective_desired_counts) & out.is_undecided
     if too_few.any():
-        used = s.used()
+        recent_proxies = s.recent_proxies()
         cause = np.full(s.size, NO_INSTANCE, np.uint16)
-        for slot in reversed(range(REMEMBERED)):
-            cause = np.where(s.sick(used[:, slot]), used[:, slot], cause)
-        recovered, at = recovery.from_proxy(s, cause, silent_since=None)
-        named = cause != NO_INSTANCE
-        outlook = (np.where(named, recovered, Recovery.UNCLEAR), np.where(named, at, 0.0))
+        for slot in reversed(range(LAST_PROXY_COUNT)):
+            cause = np.where(s.is_sick(recent_proxies[:, slot]), recent_proxies[:, slot], cause)
+        proxy_recovery, at = recovery.from_proxy(s, cause, silent_since=None)
+        has_cause = cause != NO_INSTANCE
+        outlook = (np.where(has_cause, proxy_recovery, Recovery.UNCLEAR), np.where(has_cause, at, 0.0))
         out.put(too_few, State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
-    unsound = (s.sound_desired < s.wanted) & out.todo
+    unsound = (s.sound_desired < s.effective_desired_counts) & out.is_undecided
     if unsound.any():
         out.put(unsound, State.DEGRADED, *_sick_proxies(s))
-    via_sick = s.sick(s.via_proxy)
+    via_sick = s.is_sick(s.via_proxy)
     out.put(via_sick, State.DEGRADED, _proxy_reason(s, s.via_proxy), s.via_proxy, UNCLEAR)
-    if (s.flags & DEGRADED).any() and out.todo.any():
-        grey = _first_degraded(s)
-        out.put(grey != NO_INSTANCE, State.DEGRADED, Reason.INSTANCE_DEGRADED, grey, UNCLEAR)
-    if s.frame.covered:
-        more = s.claimed > s.tunnels
-        out.put(more & s.disagrees, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
+    if (s.flags & DEGRADED).any() and out.is_undecided.any():
+        degraded_instances = _first_degraded(s)
+        out.put(degraded_instances != NO_INSTANCE, State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_instances, UNCLEAR)
+    if s.frame.has_all_tunnel_reports:
+        claims_more = s.claimed_counts > s.tunnels
+        out.put(claims_more & s.is_disagreeing, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
 
 
-def _first_degraded(s: Subset) -> Index:
+def _first_degraded(s: AgentSubset) -> Index:
     on_auth = (s.flags[s.auth] & DEGRADED) != 0
     on_via = (s.flags[s.via_proxy] & DEGRADED) != 0
     tunnel = s.first_live(DEGRADED)
     return np.where(on_auth, s.auth, np.where(on_via, s.via_proxy, tunnel))
 
 
-def _excess(s: Subset, out: Decided) -> None:
-    out.put((s.wants > 0) & (s.desired > s.wants), State.EXCESS, Reason.TOO_MANY_TUNNELS)
+def _apply_excess(s: AgentSubset, out: SubsetVerdicts) -> None:
+    out.put((s.desired_counts > 0) & (s.live_desired > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS)
 
 
-def _sick_proxies(s: Subset) -> tuple[Array, Array, Outlooks]:
+def _sick_proxies(s: AgentSubset) -> tuple[Array, Array, Outlooks]:
     cause = s.first_live_sick()
     return _proxy_reason(s, cause), cause, recovery.from_proxy(s, cause, silent_since=None)
 
 
-def _auth_trouble(s: Subset, index: Array) -> tuple[Array, Array, Outlooks]:
+def _auth_failure(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]:
     """Reason, cause and outlook when the resource is lost, or will be, by the instances at `index`."""
     index = index.astype(np.uint16)
     is_auth = index == s.auth
-    held, via = recovery.from_auth(s, index), recovery.from_via_proxy(s, index)
-    outlook = (np.where(is_auth, held[0], via[0]), np.where(is_auth, held[1], via[1]))
+    auth_outlook, via_outlook = recovery.from_auth(s, index), recovery.from_via_proxy(s, index)
+    outlook = (np.where(is_auth, auth_outlook[0], via_outlook[0]), np.where(is_auth, auth_outlook[1], via_outlook[1]))
     auth_reason, auth_cause = Reason.AUTH_UNHEALTHY, index
     if s.frame.backend_down:
         auth_reason, auth_cause = Reason.BACKEND_DOWN, np.full(s.size, BACKEND_CAUSE, np.uint16)
@@ -201,7 +201,7 @@ def _auth_trouble(s: Subset, index: Array) -> tuple[Array, Array, Outlooks]:
     return reason, np.where(is_auth, auth_cause, index), outlook
 
 
-def _proxy_reason(s: Subset, index: Array) -> Array:
+def _proxy_reason(s: AgentSubset, index: Array) -> Array:
     state = s.frame.tables.states[index]
-    ended = (state == InstanceState.EXPIRED) | (state == InstanceState.GONE)
-    return np.where(ended, Reason.PROXY_EXPIRED, Reason.PROXY_UNHEALTHY)
+    is_lost = (state == InstanceState.EXPIRED) | (state == InstanceState.GONE)
+    return np.where(is_lost, Reason.PROXY_EXPIRED, Reason.PROXY_UNHEALTHY)

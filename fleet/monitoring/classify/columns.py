@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.classify.column_rows import Counts, Decided, Rows
+from fleet.monitoring.classify.column_rows import AgentTunnelCounts, SubsetVerdicts, PackedColumns
 from fleet.monitoring.classify.column_rules import decide
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.tables import DEGRADED, DESIRED, LIVE, SICK
@@ -34,60 +34,60 @@ def classify_columns(
 
     `previous` only says since when an unchanged state holds. Its rows, and `memory`'s, are by the same agent index.
     """
-    rows = Rows(heartbeats, memory, tunnel_agents, tunnel_proxies)
+    rows = PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
     counts = _count_tunnels(rows, frame)
     verdicts = np.empty(len(heartbeats), VERDICT)
-    for name, value in (("state", State.HEALTHY), ("packed", 0), ("cause", NO_CAUSE)):
-        verdicts[name] = value
+    for name, default in (("state", State.HEALTHY), ("packed", 0), ("cause", NO_CAUSE)):
+        verdicts[name] = default
     verdicts["recovers_at"] = 0
     verdicts["strands_at"] = 0
-    which = np.flatnonzero(~_plainly_healthy(rows, counts, frame))
-    reachable = (counts.live[which] > 0) & (heartbeats["expires_at"].take(which) > frame.unexpired_from)
+    indices = np.flatnonzero(~_is_plainly_healthy(rows, counts, frame))
+    reachable = (counts.live[indices] > 0) & (heartbeats["expires_at"].take(indices) > frame.unexpired_from)
     # Apart, for the rules ask either kind much that they do not ask the other.
-    for part in (which[reachable], which[~reachable]):
+    for part in (indices[reachable], indices[~reachable]):
         if len(part):
             _write(verdicts, part, decide(rows, counts, part, frame), frame)
     verdicts["since"] = now
     if previous is not None and len(previous):
-        both = min(len(previous), len(verdicts))
-        old, new = previous[:both], verdicts[:both]
+        common_count = min(len(previous), len(verdicts))
+        old, new = previous[:common_count], verdicts[:common_count]
         new["since"] = np.where(old["state"] == new["state"], old["since"], now)
     return verdicts
 
 
-def _count_tunnels(rows: Rows, frame: FleetFrame) -> Counts:
+def _count_tunnels(rows: PackedColumns, frame: FleetFrame) -> AgentTunnelCounts:
     flags = np.arange(256, dtype=np.int64)
     live = (flags & LIVE) != 0
-    desired = live & ((flags & DESIRED) != 0)
+    live_desired = live & ((flags & DESIRED) != 0)
     sound = (flags & SICK) == 0
-    fields = (live, live & sound, desired, desired & sound, np.ones(256, np.bool_))
+    fields = (live, live & sound, live_desired, live_desired & sound, np.ones(256, np.bool_))
     weights = sum(field.astype(np.float64) * float(1 << (_BITS * i)) for i, field in enumerate(fields))
     row_flags = frame.tables.flags.take(rows.tunnel_proxies)
-    packed = np.bincount(
+    packed_counts = np.bincount(
         rows.tunnel_agents, np.asarray(weights).take(row_flags), len(rows.heartbeats)
     ).astype(np.int64)
-    return Counts(
-        row_flags, *((packed >> (_BITS * i)) & _MASK if i else packed & _MASK for i in range(len(fields)))
+    return AgentTunnelCounts(
+        row_flags, *((packed_counts >> (_BITS * i)) & _MASK if i else packed_counts & _MASK for i in range(len(fields)))
     )
 
 
-def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArray[np.bool_]:
+def _is_plainly_healthy(rows: PackedColumns, counts: AgentTunnelCounts, frame: FleetFrame) -> npt.NDArray[np.bool_]:
     """Tell who is healthy beyond doubt; whoever is left out is looked at rule by rule."""
     heartbeats, memory = rows.heartbeats, rows.memory
     if frame.blind or frame.unreachable or frame.presence_stale:
         return np.zeros(len(heartbeats), np.bool_)
     flags = frame.tables.flags
     bad = SICK | DEGRADED
-    wanted = heartbeats["desired"]
+    desired_counts = heartbeats["desired"]
     healthy = heartbeats["expires_at"] > frame.unexpired_from
     healthy &= (flags.take(heartbeats["auth"]) & bad) == 0
     healthy &= (flags.take(heartbeats["via_proxy"]) & bad) == 0
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
     healthy &= counts.sound > 0
-    healthy &= counts.sound_desired >= rows.wanted(wanted, memory["tracked"], frame)
-    healthy &= (wanted == 0) | (counts.desired <= wanted)
-    if frame.covered:
+    healthy &= counts.sound_desired >= rows.effective_desired_counts(desired_counts, memory["tracked"], frame)
+    healthy &= (desired_counts == 0) | (counts.live_desired <= desired_counts)
+    if frame.has_all_tunnel_reports:
         healthy &= heartbeats["claimed"] <= counts.rows
     if ((counts.row_flags & DEGRADED) != 0).any():
         healthy[rows.tunnel_agents[(counts.row_flags & (DEGRADED | LIVE)) == DEGRADED | LIVE]] = False
@@ -95,13 +95,13 @@ def _plainly_healthy(rows: Rows, counts: Counts, frame: FleetFrame) -> npt.NDArr
 
 
 def _write(
-    verdicts: npt.NDArray[np.void], which: npt.NDArray[np.intp], decided: Decided, frame: FleetFrame
+    verdicts: npt.NDArray[np.void], indices: npt.NDArray[np.intp], subset_verdicts: SubsetVerdicts, frame: FleetFrame
 ) -> None:
-    verdicts["state"][which] = decided.state
-    verdicts["packed"][which] = decided.reason | (decided.recovery << RECOVERY_SHIFT)
-    verdicts["cause"][which] = frame.tables.causes.take(decided.cause)
-    verdicts["recovers_at"][which] = decided.recovers_at
-    verdicts["strands_at"][which] = decided.strands_at
+    verdicts["state"][indices] = subset_verdicts.state
+    verdicts["packed"][indices] = subset_verdicts.reason | (subset_verdicts.recovery << RECOVERY_SHIFT)
+    verdicts["cause"][indices] = frame.tables.causes.take(subset_verdicts.cause)
+    verdicts["recovers_at"][indices] = subset_verdicts.recovers_at
+    verdicts["strands_at"][indices] = subset_verdicts.strands_at
 
 
 assert NO_CAUSE == NO_INSTANCE, "an index that is no instance is no cause either"

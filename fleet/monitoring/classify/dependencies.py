@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.monitoring.classify.standings import Standing
+from fleet.monitoring.classify.standings import InstanceCondition
 from fleet.monitoring.evidence import Timing
 from fleet.protocol.recovery.announce import DEFAULT_TTL, RETRY_AFTER
 from fleet.vocabulary.instances import InstanceKind
@@ -28,27 +28,27 @@ class Dependency:
     moves_at: float | None
 
 
-def dependencies(
-    standings: Mapping[int, Standing], timing: Timing, *, backend_down: bool
+def find_dependencies(
+    conditions: Mapping[int, InstanceCondition], timing: Timing, *, backend_down: bool
 ) -> dict[int, Dependency]:
     """Return the sick proxies whose auth is to blame, by index, each with its cause."""
-    auths = {s.facts.id: s for s in standings.values() if s.facts.kind is InstanceKind.AUTH}
-    result: dict[int, Dependency] = {}
+    auths = {s.facts.id: s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH}
+    dependency_by_proxy: dict[int, Dependency] = {}
     if not any(auth.sick for auth in auths.values()):
-        return result
+        return dependency_by_proxy
     is_other_well = any(not auth.sick for auth in auths.values())
-    for index, proxy in standings.items():
+    for index, proxy in conditions.items():
         # One that does not answer at all does not only lack its auth. Of the resources of auths nobody else has a part.
-        if proxy.facts.kind is not InstanceKind.PROXY or not proxy.holds:
+        if proxy.facts.kind is not InstanceKind.PROXY or not proxy.keeps_connections:
             continue
         auth = auths.get(proxy.facts.heartbeat_auth)
         if auth is not None and _is_to_blame(auth, proxy, timing):
             cause = BACKEND_CAUSE if backend_down else auth.facts.index
-            result[index] = Dependency(cause, _moves_at(proxy) if is_other_well else None)
-    return result
+            dependency_by_proxy[index] = Dependency(cause, _moves_at(proxy) if is_other_well else None)
+    return dependency_by_proxy
 
 
-def _is_to_blame(auth: Standing, proxy: Standing, timing: Timing) -> bool:
+def _is_to_blame(auth: InstanceCondition, proxy: InstanceCondition, timing: Timing) -> bool:
     """Tell whether the auth fell sick before the proxy, or so soon after it that polls may have missed the order.
 
     An auth that lost its backend says so at its own next heartbeat, and a proxy at its own, which may come first.
@@ -57,11 +57,11 @@ def _is_to_blame(auth: Standing, proxy: Standing, timing: Timing) -> bool:
     return auth.sick and auth.since <= proxy.since + margin
 
 
-def _moves_at(proxy: Standing) -> float:
+def _moves_at(proxy: InstanceCondition) -> float:
     """Tell by when a proxy is well through another auth: one more attempt, and a second success that proves it."""
     interval = HEARTBEAT_SHARE * _ttl(proxy)
     return proxy.since + min(RETRY_AFTER, interval) + interval
 
 
-def _ttl(standing: Standing) -> float:
-    return DEFAULT_TTL if standing.facts.ttl is None else standing.facts.ttl
+def _ttl(instance: InstanceCondition) -> float:
+    return DEFAULT_TTL if instance.facts.ttl is None else instance.facts.ttl

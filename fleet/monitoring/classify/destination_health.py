@@ -23,38 +23,38 @@ from fleet.protocol.destination.health import (
 )
 from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import InstanceFacts, ServingStatus
-from fleet.vocabulary.watch import Watch
+from fleet.vocabulary.watch import InstanceWatch
 
 
-def outcome_of(*, reached: bool, serving: ServingStatus | None, readyz: int | None, said: InstanceStatus) -> ProbeOutcome:
+def probe_outcome_of(*, is_reached: bool, serving_status: ServingStatus | None, readyz: int | None, status: InstanceStatus) -> ProbeOutcome:
     """Tell how one poll of an instance ended. What it was not asked, or did not answer, is None."""
-    if not reached or serving is ServingStatus.NOT_SERVING or readyz not in (None, READY):
+    if not is_reached or serving_status is ServingStatus.NOT_SERVING or readyz not in (None, READY):
         return ProbeOutcome.FAILURE
-    return ProbeOutcome.SUCCESS if said.degraded_reason is None else ProbeOutcome.DEGRADED
+    return ProbeOutcome.SUCCESS if status.degraded_reason is None else ProbeOutcome.DEGRADED
 
 
-def watched(
-    before: Watch,
+def update_watch(
+    previous: InstanceWatch,
     outcome: ProbeOutcome,
-    said: InstanceStatus | None,
+    status: InstanceStatus | None,
     *,
     address: str,
     at: float,
     settings: HealthSettings = RECOMMENDED_SETTINGS,
-) -> Watch:
+) -> InstanceWatch:
     """Take in one poll; `said` is None when the instance did not answer: what it said before then stands."""
-    if before.address != address:
-        before = Watch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.RESET, at)), address)
-    active = before.active.after_probe(outcome, at, settings)
-    if said is None:
-        return replace(before, active=active)
-    return Watch(active, address, said.degraded_reason, _draining(before.draining, said.draining_reason, at))
+    if previous.address != address:
+        previous = InstanceWatch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.RESET, at)), address)
+    active = previous.active.after_probe(outcome, at, settings)
+    if status is None:
+        return replace(previous, active=active)
+    return InstanceWatch(active, address, status.degraded_reason, _drain_request_after(previous.drain_request, status.draining_reason, at))
 
 
-def _draining(before: DrainRequest | None, reason: str | None, at: float) -> DrainRequest | None:
+def _drain_request_after(previous: DrainRequest | None, reason: str | None, at: float) -> DrainRequest | None:
     if reason is None:
         return None
-    return before if before is not None and before.reason == reason else DrainRequest(reason, at)
+    return previous if previous is not None and previous.reason == reason else DrainRequest(reason, at)
 
 
 def health_of(facts: InstanceFacts, now: float, timing: Timing) -> Health:
@@ -69,13 +69,13 @@ def health_of(facts: InstanceFacts, now: float, timing: Timing) -> Health:
 _RANKS = {Health.HEALTHY: 0, Health.DEGRADED: 1, Health.UNKNOWN: 1, Health.UNHEALTHY: 2}
 
 
-def preference(facts: InstanceFacts, now: float, timing: Timing) -> tuple[bool, bool, int]:
+def preference_key_of(facts: InstanceFacts, now: float, timing: Timing) -> tuple[bool, bool, int]:
     """Sort those that could be asked, best first; those that drain come after others, before Unhealthy ones."""
     health = health_of(facts, now, timing)
-    return health is Health.UNHEALTHY, facts.watch.draining is not None, _RANKS[health]
+    return health is Health.UNHEALTHY, facts.watch.drain_request is not None, _RANKS[health]
 
 
-def degraded_of(instances: Mapping[int, InstanceFacts], now: float, timing: Timing) -> frozenset[int]:
+def find_degraded_instances(instances: Mapping[int, InstanceFacts], now: float, timing: Timing) -> frozenset[int]:
     """Tell who is Degraded, by index."""
     return frozenset(
         index for index, facts in instances.items() if health_of(facts, now, timing) is Health.DEGRADED
@@ -86,8 +86,8 @@ def health_sentence(facts: InstanceFacts, health: Health) -> str:
     """Say why its destination health is what it is; empty for Healthy and Unknown."""
     watch = facts.watch
     if health is Health.DEGRADED:
-        if watch.says is not None and watch.active.streak_of in (ProbeOutcome.DEGRADED, None):
-            return f"{facts.name} says that it is degraded" + (f": {watch.says}." if watch.says else ".")
+        if watch.degraded_reason is not None and watch.active.streak_of in (ProbeOutcome.DEGRADED, None):
+            return f"{facts.name} says that it is degraded" + (f": {watch.degraded_reason}." if watch.degraded_reason else ".")
         return f"{facts.name} is degraded: {watch.active.signal.reason}."
     if health is Health.UNHEALTHY:
         return f"{facts.name} is no destination for anything new: {watch.active.signal.reason}."

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from fleet.monitoring.classify.dependencies import Dependency, dependencies
+from fleet.monitoring.classify.dependencies import Dependency, find_dependencies
 from fleet.monitoring.classify.instances import is_fresh
-from fleet.monitoring.classify.standings import Standing, last_attempt, standings_of
-from fleet.monitoring.classify.tables import Tables
+from fleet.monitoring.classify.standings import InstanceCondition, last_attempt_at, conditions_of
+from fleet.monitoring.classify.tables import InstanceTables
 from fleet.monitoring.evidence import FleetEvidence, Timing
-from fleet.vocabulary.instances import CUT_OFF, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
 #: Announce TTL of an instance that never said one (ServerAnnounceTTL), seconds.
@@ -25,7 +25,7 @@ class FleetFrame:
     cluster: str
     now: float
     timing: Timing
-    standings: Mapping[int, Standing]
+    conditions: Mapping[int, InstanceCondition]
     #: The sick proxies that suffer from the auth they heartbeat through, by index.
     dependencies: Mapping[int, Dependency]
     #: We missed rounds or failed our self-probe.
@@ -43,28 +43,28 @@ class FleetFrame:
     #: A resource that expires after this has not. What lies between the two is not known.
     unexpired_from: float
     #: Every proxy that can hold a tunnel has reported lately: no report of a tunnel means no tunnel.
-    covered: bool
+    has_all_tunnel_reports: bool
     #: How many desired proxies there are, and how many there would be if none had expired.
-    desired: int
-    most: int
+    desired_proxy_count: int
+    max_desired_proxy_count: int
     #: How many healthy auths and healthy proxies there are.
-    ok_auths: int
-    ok_proxies: int
+    ok_auth_count: int
+    ok_proxy_count: int
 
     @property
     def backend_down(self) -> bool:
         """All auths fell sick within one TTL."""
         return self.backend_since is not None
 
-    def state(self, index: int) -> InstanceState:
+    def state_of(self, index: int) -> InstanceState:
         """Tell the state of an instance; unknown for an index nobody has heard of."""
-        standing = self.standings.get(index)
-        return InstanceState.UNKNOWN if standing is None else standing.state
+        condition = self.conditions.get(index)
+        return InstanceState.UNKNOWN if condition is None else condition.state
 
-    def name(self, index: int) -> str:
+    def name_of(self, index: int) -> str:
         """Name an instance for a person."""
-        standing = self.standings.get(index)
-        return f"instance {index}" if standing is None else standing.facts.name
+        condition = self.conditions.get(index)
+        return f"instance {index}" if condition is None else condition.facts.name
 
     def cause_of(self, index: int) -> int:
         """Return what an instance suffers from: itself, or of a proxy its auth, or the backend."""
@@ -78,20 +78,20 @@ class FleetFrame:
             return ""
         if cause == BACKEND_CAUSE:
             return "all auth servers fell sick together"
-        return f"{self.name(cause)}, through which it heartbeats, {self.state(cause).look.complaint}"
+        return f"{self.name_of(cause)}, through which it heartbeats, {self.state_of(cause).look.complaint}"
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> InstanceTables:
         """The same facts by instance index, for the vectorised twin."""
-        return Tables.of(self.standings, self.dependencies)
+        return InstanceTables.of(self.conditions, self.dependencies)
 
 
-def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
+def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
     """Work out everything about the instances that verdicts on agents rest on."""
     timing = fleet.timing
-    standings = standings_of(fleet, now)
-    auths = [s for s in standings.values() if s.facts.kind is InstanceKind.AUTH]
-    proxies = [s for s in standings.values() if s.facts.kind is InstanceKind.PROXY]
+    conditions = conditions_of(fleet, now)
+    auths = [s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH]
+    proxies = [s for s in conditions.values() if s.facts.kind is InstanceKind.PROXY]
     frozen = bool(auths) and all(auth.sick for auth in auths)
     backend_since = _backend_since(auths)
     answered_at = fleet.presence.answered_at
@@ -105,31 +105,31 @@ def prepare(fleet: FleetEvidence, now: float) -> FleetFrame:
         cluster=fleet.cluster,
         now=now,
         timing=timing,
-        standings=standings,
-        dependencies=dependencies(standings, timing, backend_down=backend_since is not None),
+        conditions=conditions,
+        dependencies=find_dependencies(conditions, timing, backend_down=backend_since is not None),
         blind=fleet.blind,
-        unreachable=_is_unreachable(standings.values(), now, timing),
-        presence_stale=not is_fresh(last_attempt(fleet.presence), now, timing),
+        unreachable=_is_unreachable(conditions.values(), now, timing),
+        presence_stale=not is_fresh(last_attempt_at(fleet.presence), now, timing),
         frozen=frozen,
         backend_since=backend_since,
         expired_until=expired_until,
         unexpired_from=unexpired_from,
-        covered=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
-        desired=sum(proxy.desired for proxy in proxies),
-        most=_most_desired(proxies),
-        ok_auths=sum(auth.state is InstanceState.OK for auth in auths),
-        ok_proxies=sum(proxy.state is InstanceState.OK for proxy in proxies),
+        has_all_tunnel_reports=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
+        desired_proxy_count=sum(proxy.is_desired for proxy in proxies),
+        max_desired_proxy_count=_most_desired(proxies),
+        ok_auth_count=sum(auth.state is InstanceState.OK for auth in auths),
+        ok_proxy_count=sum(proxy.state is InstanceState.OK for proxy in proxies),
     )
 
 
-def _may_hide_tunnels(proxy: Standing, now: float) -> bool:
+def _may_hide_tunnels(proxy: InstanceCondition, now: float) -> bool:
     # An expired proxy that no longer answers is as dead as a silent one; one that answers may hold tunnels.
-    if proxy.live or proxy.state in CUT_OFF:
+    if proxy.live or proxy.state in CUT_OFF_STATES:
         return False
-    return proxy.holds or not proxy.sick
+    return proxy.keeps_connections or not proxy.sick
 
 
-def _most_desired(proxies: Iterable[Standing]) -> int:
+def _most_desired(proxies: Iterable[InstanceCondition]) -> int:
     """Count the proxies that agents with a number of tunnels could have them to, if all were well.
 
     A frozen proxy must not lower what is wanted by expiring, or its agents would read healthy with a tunnel less.
@@ -137,16 +137,16 @@ def _most_desired(proxies: Iterable[Standing]) -> int:
     present = [
         proxy
         for proxy in proxies
-        if proxy.state is not InstanceState.GONE and (proxy.holds or proxy.state is not InstanceState.EXPIRED)
+        if proxy.state is not InstanceState.GONE and (proxy.keeps_connections or proxy.state is not InstanceState.EXPIRED)
     ]
     highest: dict[str, int] = {}
     for proxy in present:
         highest[proxy.facts.group] = max(proxy.facts.generation, highest.get(proxy.facts.group, 0))
     newest = sum(proxy.facts.generation == highest[proxy.facts.group] for proxy in present)
-    return max(newest, sum(proxy.desired for proxy in proxies))
+    return max(newest, sum(proxy.is_desired for proxy in proxies))
 
 
-def _is_unreachable(standings: Iterable[Standing], now: float, timing: Timing) -> bool:
+def _is_unreachable(conditions: Iterable[InstanceCondition], now: float, timing: Timing) -> bool:
     """Tell whether every target fails.
 
     The newest attempts must all have failed and most targets be silent already: waiting until the last one is would
@@ -154,7 +154,7 @@ def _is_unreachable(standings: Iterable[Standing], now: float, timing: Timing) -
     """
     targets = [
         s
-        for s in standings
+        for s in conditions
         if s.facts.gone_at is None and s.facts.attempts and is_fresh(s.facts.attempts[0].at, now, timing)
     ]
     if len(targets) < 2 or any(s.facts.attempts[0].ok for s in targets):
@@ -162,7 +162,7 @@ def _is_unreachable(standings: Iterable[Standing], now: float, timing: Timing) -
     return 2 * sum(s.state is InstanceState.SILENT for s in targets) > len(targets)
 
 
-def _backend_since(auths: Iterable[Standing]) -> float | None:
+def _backend_since(auths: Iterable[InstanceCondition]) -> float | None:
     """Tell when the first of all auths fell sick, if all of them did within one TTL of each other.
 
     One auth alone is no "all". Auths that had expired before the last one fell are left over from an earlier time.

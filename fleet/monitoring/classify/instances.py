@@ -21,9 +21,9 @@ def instance_state(facts: InstanceFacts, now: float, timing: Timing) -> Instance
     # for agents then drop it from their trackers.
     if is_expired(facts, now):
         return InstanceState.EXPIRED
-    if not has_answered(facts, now, timing):
+    if not has_responded(facts, now, timing):
         return InstanceState.UNKNOWN
-    if _says_unwell(facts, now, timing):
+    if _reports_unhealthy(facts, now, timing):
         return InstanceState.UNHEALTHY
     return InstanceState.OK
 
@@ -55,7 +55,7 @@ def is_expired(facts: InstanceFacts, now: float) -> bool:
     return facts.expires_at <= seen_until
 
 
-def has_answered(facts: InstanceFacts, now: float, timing: Timing) -> bool:
+def has_responded(facts: InstanceFacts, now: float, timing: Timing) -> bool:
     """Tell whether it answered anything that still counts; one failed attempt takes nothing back."""
     if any(attempt.ok and is_fresh(attempt.at, now, timing) for attempt in facts.attempts[:2]):
         return True
@@ -108,13 +108,13 @@ def _complaint(facts: InstanceFacts) -> str:
     return " and ".join(complaints) or "is not well"
 
 
-def _says_unwell(facts: InstanceFacts, now: float, timing: Timing) -> bool:
+def _reports_unhealthy(facts: InstanceFacts, now: float, timing: Timing) -> bool:
     # Only NOT_SERVING: an old server without the health service, or one that does not know the name asked for,
     # has not called itself sick. An answer without a time is taken as of the newest attempt.
-    not_serving = facts.serving is ServingStatus.NOT_SERVING and _counts(facts.serving_at, now, timing)
-    not_ready = facts.readyz is not None and facts.readyz != READY and _counts(facts.readyz_at, now, timing)
+    not_serving = facts.serving is ServingStatus.NOT_SERVING and _is_current(facts.serving_at, now, timing)
+    not_ready = facts.readyz is not None and facts.readyz != READY and _is_current(facts.readyz_at, now, timing)
     return not_serving or not_ready
 
 
-def _counts(at: float | None, now: float, timing: Timing) -> bool:
+def _is_current(at: float | None, now: float, timing: Timing) -> bool:
     return at is None or is_fresh(at, now, timing)

@@ -14,98 +14,98 @@ from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     NO_INSTANCE,
-    REMEMBERED,
+    LAST_PROXY_COUNT,
     empty_memory,
 )
 
 #: Weight of a row whose proxy is in slot 0, 1 or 2 of what is remembered, and of one that is in none.
-_SLOT = (1, 2, 4)
-_NEW = 64
-_SLOTS = 7
+_SLOT_WEIGHTS = (1, 2, 4)
+_NEW_WEIGHT = 64
+_SLOT_MASK = 7
 
 
-class Remembered(NamedTuple):
+class MemoryUpdate(NamedTuple):
     """The new memory (the same object when nothing changed), and whether any agent has got a home."""
 
     memory: npt.NDArray[np.void]
     homes_changed: bool
 
 
-def remember(
+def update_memory(
     memory: npt.NDArray[np.void],
     heartbeats: npt.NDArray[np.void],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
     now: float,
     frame: FleetFrame | None = None,
-) -> Remembered:
+) -> MemoryUpdate:
     """Take note of homes, last auths and proxies, of when tunnels were lost, and how long views have disagreed.
 
     With a frame only tunnels that are live, or were merely not read, count: the last report of a dead proxy names
     tunnels for ever, and is no news. `memory` is not written to; it may be shorter than `heartbeats`.
     """
     count = len(heartbeats)
-    reporting = tunnel_agents
+    reporting_agents = tunnel_agents
     if frame is not None:
-        counts = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
-        if not counts.all():
-            tunnel_agents, tunnel_proxies = tunnel_agents[counts], tunnel_proxies[counts]
-    known = memory
+        is_counted = (frame.tables.flags.take(tunnel_proxies) & (LIVE | UNREAD)) != 0
+        if not is_counted.all():
+            tunnel_agents, tunnel_proxies = tunnel_agents[is_counted], tunnel_proxies[is_counted]
+    previous = memory
     if count > len(memory):
-        known = np.concatenate([memory, empty_memory(count - len(memory))])
-    slots = _slots(known, tunnel_agents, tunnel_proxies)
-    has = slots > 0
-    had = (known["flags"] & HAD_TUNNEL) != 0
-    whole = known["lost_at"] == 0
-    moved = (heartbeats["expires_at"] > 0) & (heartbeats["auth"] != known["last_auth"])
-    first = has & ~had
-    homeless = has & (known["home"] == NO_INSTANCE)
-    lost = had & whole & ~has
-    found = has & ~whole
-    reordered = _out_of_order(slots)
-    homes_changed = bool(homeless.any())
-    flags = _disagreeing(known["flags"], heartbeats["claimed"], reporting, frame)
-    counted = flags != known["flags"]
-    if not (moved | first | homeless | lost | found | reordered | counted).any():
-        return Remembered(known, homes_changed=False)
+        previous = np.concatenate([memory, empty_memory(count - len(memory))])
+    slots = _slot_weights(previous, tunnel_agents, tunnel_proxies)
+    has_tunnel = slots > 0
+    had_tunnel = (previous["flags"] & HAD_TUNNEL) != 0
+    was_connected = previous["lost_at"] == 0
+    has_new_auth = (heartbeats["expires_at"] > 0) & (heartbeats["auth"] != previous["last_auth"])
+    has_first_tunnel = has_tunnel & ~had_tunnel
+    lacks_home = has_tunnel & (previous["home"] == NO_INSTANCE)
+    has_lost_tunnels = had_tunnel & was_connected & ~has_tunnel
+    has_regained_tunnels = has_tunnel & ~was_connected
+    is_reordered = _is_out_of_order(slots)
+    homes_changed = bool(lacks_home.any())
+    flags = _count_disagreements(previous["flags"], heartbeats["claimed"], reporting_agents, frame)
+    has_new_flags = flags != previous["flags"]
+    if not (has_new_auth | has_first_tunnel | lacks_home | has_lost_tunnels | has_regained_tunnels | is_reordered | has_new_flags).any():
+        return MemoryUpdate(previous, homes_changed=False)
 
-    new = known.copy()
-    new["last_auth"][moved] = heartbeats["auth"][moved]
+    new = previous.copy()
+    new["last_auth"][has_new_auth] = heartbeats["auth"][has_new_auth]
     new["flags"] = flags
-    new["flags"][first] |= HAD_TUNNEL
-    new["lost_at"][lost] = now
-    new["lost_at"][found] = 0
+    new["flags"][has_first_tunnel] |= HAD_TUNNEL
+    new["lost_at"][has_lost_tunnels] = now
+    new["lost_at"][has_regained_tunnels] = 0
     if homes_changed:
-        agents, homes = _homes(homeless, tunnel_agents, tunnel_proxies)
+        agents, homes = _homes(lacks_home, tunnel_agents, tunnel_proxies)
         new["home"][agents] = homes
-    which = np.flatnonzero(reordered)
-    new["last_proxies"][which] = newest_proxies(known, which, tunnel_agents, tunnel_proxies)
-    return Remembered(new, homes_changed)
+    indices = np.flatnonzero(is_reordered)
+    new["last_proxies"][indices] = newest_proxies(previous, indices, tunnel_agents, tunnel_proxies)
+    return MemoryUpdate(new, homes_changed)
 
 
-def _disagreeing(
+def _count_disagreements(
     flags: npt.NDArray[np.uint8],
-    claimed: npt.NDArray[np.uint8],
-    reporting: npt.NDArray[np.uint32],
+    claimed_counts: npt.NDArray[np.uint8],
+    reporting_agents: npt.NDArray[np.uint32],
     frame: FleetFrame | None,
 ) -> npt.NDArray[np.uint8]:
     """Return the flags with the rounds in a row in which each agent has claimed more tunnels than are reported."""
-    others = flags & np.uint8(0xFF & ~DISAGREEMENT)
-    if frame is None or not frame.covered:
-        return others
-    reported = np.bincount(reporting, minlength=len(flags))
+    other_flags = flags & np.uint8(0xFF & ~DISAGREEMENT)
+    if frame is None or not frame.has_all_tunnel_reports:
+        return other_flags
+    reported_counts = np.bincount(reporting_agents, minlength=len(flags))
     # Who has lost every tunnel has another verdict: a fleet that is stranded need not be counted.
-    more = (claimed > reported) & (reported > 0)
-    if not more.any():
-        return others
-    enough = frame.timing.disagreement_rounds
-    rounds = np.minimum((flags >> DISAGREEMENT_SHIFT) + 1, enough).astype(np.uint8)
-    return np.where(more, others | (rounds << DISAGREEMENT_SHIFT), others)
+    claims_more = (claimed_counts > reported_counts) & (reported_counts > 0)
+    if not claims_more.any():
+        return other_flags
+    max_rounds = frame.timing.disagreement_rounds
+    rounds = np.minimum((flags >> DISAGREEMENT_SHIFT) + 1, max_rounds).astype(np.uint8)
+    return np.where(claims_more, other_flags | (rounds << DISAGREEMENT_SHIFT), other_flags)
 
 
 def newest_proxies(
     memory: npt.NDArray[np.void],
-    which: npt.NDArray[np.intp],
+    indices: npt.NDArray[np.intp],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.uint16]:
@@ -114,51 +114,51 @@ def newest_proxies(
     New ones first, then those it still has, then those it had; within each, as remembered, or by index.
     """
     position = np.full(len(memory), -1, np.int64)
-    position[which] = np.arange(len(which))
+    position[indices] = np.arange(len(indices))
     rows = np.flatnonzero(position[tunnel_agents] >= 0)
     row_agent, row_proxy = position[tunnel_agents[rows]], tunnel_proxies[rows]
-    old = np.ascontiguousarray(memory["last_proxies"][which])
+    old = np.ascontiguousarray(memory["last_proxies"][indices])
     row_slot = old[row_agent] == row_proxy[:, None]
-    kept = np.zeros((len(which), REMEMBERED), np.bool_)
-    for slot in range(REMEMBERED):
-        kept[row_agent[row_slot[:, slot]], slot] = True
+    is_connected = np.zeros((len(indices), LAST_PROXY_COUNT), np.bool_)
+    for slot in range(LAST_PROXY_COUNT):
+        is_connected[row_agent[row_slot[:, slot]], slot] = True
     fresh = ~row_slot.any(axis=1)
 
-    agent = np.concatenate([row_agent[fresh], np.repeat(np.arange(len(which)), REMEMBERED)])
+    agent = np.concatenate([row_agent[fresh], np.repeat(np.arange(len(indices)), LAST_PROXY_COUNT)])
     proxy = np.concatenate([row_proxy[fresh], old.ravel()])
     # Rank: 0 new, 1.. still there by slot, 4.. remembered only by slot.
-    old_rank = np.where(kept, 1, 1 + REMEMBERED) + np.arange(REMEMBERED)
+    old_rank = np.where(is_connected, 1, 1 + LAST_PROXY_COUNT) + np.arange(LAST_PROXY_COUNT)
     rank = np.concatenate([np.zeros(int(fresh.sum()), np.int64), old_rank.ravel()])
-    named = proxy != NO_INSTANCE
-    agent, proxy, rank = agent[named], proxy[named], rank[named]
+    is_instance = proxy != NO_INSTANCE
+    agent, proxy, rank = agent[is_instance], proxy[is_instance], rank[is_instance]
     order = np.lexsort((proxy, rank, agent))
     agent, proxy = agent[order], proxy[order]
     place = _place_in_group(agent)
-    result = np.full((len(which), REMEMBERED), NO_INSTANCE, np.uint16)
-    head = place < REMEMBERED
-    result[agent[head], place[head]] = proxy[head]
-    return result
+    last_proxies = np.full((len(indices), LAST_PROXY_COUNT), NO_INSTANCE, np.uint16)
+    head = place < LAST_PROXY_COUNT
+    last_proxies[agent[head], place[head]] = proxy[head]
+    return last_proxies
 
 
-def _slots(
+def _slot_weights(
     memory: npt.NDArray[np.void],
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.int64]:
     """Sum, per agent, the weights of the slots in which its tunnels' proxies are remembered."""
     code = np.zeros(len(tunnel_agents), np.uint8)
-    for slot, weight in enumerate(_SLOT):
-        remembered = np.ascontiguousarray(memory["last_proxies"][:, slot])
-        code |= (remembered.take(tunnel_agents) == tunnel_proxies).view(np.uint8) * np.uint8(weight)
-    weights = np.arange(_SLOTS + 1, dtype=np.float64)
-    weights[0] = _NEW
+    for slot, weight in enumerate(_SLOT_WEIGHTS):
+        last_proxies = np.ascontiguousarray(memory["last_proxies"][:, slot])
+        code |= (last_proxies.take(tunnel_agents) == tunnel_proxies).view(np.uint8) * np.uint8(weight)
+    weights = np.arange(_SLOT_MASK + 1, dtype=np.float64)
+    weights[0] = _NEW_WEIGHT
     return np.bincount(tunnel_agents, weights.take(code), len(memory)).astype(np.int64)
 
 
-def _out_of_order(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _is_out_of_order(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Tell whose remembered proxies do not begin with those it has now."""
-    full = (slots & _SLOTS) == _SLOTS
-    prefix = (slots == 0) | (slots == _SLOT[0]) | (slots == _SLOT[0] + _SLOT[1])
+    full = (slots & _SLOT_MASK) == _SLOT_MASK
+    prefix = (slots == 0) | (slots == _SLOT_WEIGHTS[0]) | (slots == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
     in_order: npt.NDArray[np.bool_] = full | prefix
     return ~in_order
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
 from fleet.monitoring.classify.frame import FleetFrame
-from fleet.monitoring.classify.standings import Standing
-from fleet.monitoring.evidence import Heartbeat, Mode
+from fleet.monitoring.classify.standings import InstanceCondition
+from fleet.monitoring.evidence import Heartbeat, ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Recovery
 
 #: `teleport_pick_healthy` opens a backup after 2 s and up to half of that again.
-SWITCH = 3.0
+SWITCH_SECONDS = 3.0
 #: An agent pool asks for a lease every second and waits 8 s at most between two dials.
-REDIAL = 9.0
+REDIAL_SECONDS = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,43 +33,43 @@ UNCLEAR = Outlook(Recovery.UNCLEAR)
 ONLY_IF_CAUSE_RECOVERS = Outlook(Recovery.ONLY_IF_CAUSE_RECOVERS)
 
 
-def by_itself(at: float, now: float) -> Outlook:
+def automatic_recovery(at: float, now: float) -> Outlook:
     """Promise recovery by `at`; a promise that was not kept is none."""
     return Outlook(Recovery.BY_ITSELF, at) if at >= now else UNCLEAR
 
 
-def from_auth(frame: FleetFrame, auth: Standing, heartbeat: Heartbeat | None) -> Outlook:
+def from_auth(frame: FleetFrame, auth: InstanceCondition, heartbeat: Heartbeat | None) -> Outlook:
     """Predict when an agent gets away from a sick auth (RFD 226, "Auth Reconnects")."""
-    if frame.backend_down or frame.ok_auths == 0:
+    if frame.backend_down or frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     next_heartbeat = 0.0 if heartbeat is None else HEARTBEAT_SHARE * heartbeat.ttl
-    if not auth.holds:
+    if not auth.keeps_connections:
         # Its connection is dead or will be found dead: then pick_first moves too.
-        return by_itself(auth.since + frame.timing.keepalive + next_heartbeat, frame.now)
-    if heartbeat is None or heartbeat.mode is Mode.UNKNOWN:
+        return automatic_recovery(auth.since + frame.timing.keepalive + next_heartbeat, frame.now)
+    if heartbeat is None or heartbeat.mode is ReconnectMode.UNKNOWN:
         return UNCLEAR
-    if heartbeat.mode is Mode.RECONNECT and heartbeat.health_check:
-        return by_itself(auth.since + SWITCH + next_heartbeat, frame.now)
+    if heartbeat.mode is ReconnectMode.RECONNECT and heartbeat.health_check:
+        return automatic_recovery(auth.since + SWITCH_SECONDS + next_heartbeat, frame.now)
     return ONLY_IF_CAUSE_RECOVERS
 
 
-def from_via_proxy(frame: FleetFrame, proxy: Standing, heartbeat: Heartbeat) -> Outlook:
+def from_via_proxy(frame: FleetFrame, proxy: InstanceCondition, heartbeat: Heartbeat) -> Outlook:
     """Predict when an agent gets away from a sick proxy that carries its auth connection."""
-    if frame.ok_proxies == 0:
+    if frame.ok_proxy_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
-    if proxy.holds:
+    if proxy.keeps_connections:
         return UNCLEAR
     at = proxy.since + frame.timing.keepalive + HEARTBEAT_SHARE * heartbeat.ttl
-    return by_itself(at, frame.now)
+    return automatic_recovery(at, frame.now)
 
 
 def from_proxy(
     frame: FleetFrame,
-    proxy: Standing,
+    proxy: InstanceCondition,
     heartbeat: Heartbeat | None,
     *,
     silent_since: float | None,
-    taken: int = 0,
+    healthy_tunnel_count: int = 0,
 ) -> Outlook:
     """Predict when an agent has dialled past a sick proxy (RFD 226, "Proxy Reconnects").
 
@@ -80,18 +80,18 @@ def from_proxy(
     if dependency is not None and (dependency.moves_at or 0.0) >= frame.now:
         # The proxy is well before the agent has left it.
         return Outlook(Recovery.BY_ITSELF, dependency.moves_at)
-    if frame.ok_proxies <= taken:
+    if frame.ok_proxy_count <= healthy_tunnel_count:
         return ONLY_IF_CAUSE_RECOVERS
     if proxy.state is InstanceState.GONE:
-        return by_itself(proxy.since + REDIAL, frame.now)
-    told = 0.0 if heartbeat is None else heartbeat.ttl_seen
-    tracker_expiry = told or frame.timing.default_proxy_expiry
-    if silent_since is not None and not proxy.holds:
+        return automatic_recovery(proxy.since + REDIAL_SECONDS, frame.now)
+    ttl = 0.0 if heartbeat is None else heartbeat.ttl_seen
+    tracker_expiry = ttl or frame.timing.default_proxy_expiry
+    if silent_since is not None and not proxy.keeps_connections:
         # Nobody sends it discovery requests any more: its whole tracker runs out.
-        return by_itself(silent_since + tracker_expiry + REDIAL, frame.now)
+        return automatic_recovery(silent_since + tracker_expiry + REDIAL_SECONDS, frame.now)
     if proxy.facts.expires_at is None:
         return UNCLEAR
     # Others name the proxy until its resource expires. Without a TTL the agent keeps it for the default expiry after
     # that; with one, no longer than what remained when its last heartbeat was seen.
-    kept = min(tracker_expiry, frame.timing.default_proxy_expiry)
-    return by_itself(proxy.facts.expires_at + kept + REDIAL, frame.now)
+    retention_seconds = min(tracker_expiry, frame.timing.default_proxy_expiry)
+    return automatic_recovery(proxy.facts.expires_at + retention_seconds + REDIAL_SECONDS, frame.now)

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.monitoring.classify.instances import (
-    has_answered,
+    has_responded,
     instance_state,
     is_expired,
     is_fresh,
     is_silent,
     sick_since,
 )
-from fleet.monitoring.evidence import Feed, FleetEvidence
-from fleet.vocabulary.instances import HOLDING, SICK, InstanceFacts, InstanceKind, InstanceState
+from fleet.monitoring.evidence import FeedFreshness, FleetEvidence
+from fleet.vocabulary.instances import CONNECTED_SICK_STATES, SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InstanceCondition:
     """One instance as agents see it."""
 
     facts: InstanceFacts
@@ -28,7 +28,7 @@ class Standing:
     #: When that began; 0 when it is not sick.
     since: float
     #: It is sick, but it answers: connections to it hold, so nothing but a health check moves who is on them.
-    holds: bool
+    keeps_connections: bool
     #: Proxy: its tunnels count as live. It is not silent, and reported within two rounds.
     live: bool
     #: Proxy: its tunnels may be live. Nothing is wrong with it, but its report is missing or too old.
@@ -36,38 +36,38 @@ class Standing:
     #: Proxy: an attempt to read its tunnels ended lately, good or failed.
     feed_fresh: bool
     #: Proxy: unexpired, at its group's highest generation.
-    desired: bool
-    degraded: bool
+    is_desired: bool
+    is_degraded: bool
 
 
-def standings_of(fleet: FleetEvidence, now: float) -> dict[int, Standing]:
+def conditions_of(fleet: FleetEvidence, now: float) -> dict[int, InstanceCondition]:
     """Work out how every instance stands, by index."""
     generations = _highest_generations(fleet.instances.values(), now)
-    return {index: _standing(facts, fleet, now, generations) for index, facts in fleet.instances.items()}
+    return {index: _condition_of(facts, fleet, now, generations) for index, facts in fleet.instances.items()}
 
 
-def _standing(
+def _condition_of(
     facts: InstanceFacts, fleet: FleetEvidence, now: float, generations: Mapping[str, int]
-) -> Standing:
+) -> InstanceCondition:
     timing = fleet.timing
     state = instance_state(facts, now, timing)
-    sick = state in SICK
+    sick = state in SICK_STATES
     silent = is_silent(facts, now, timing)
-    answers = not silent and has_answered(facts, now, timing)
-    proxy = facts.kind is InstanceKind.PROXY
-    feed = fleet.tunnels.get(facts.index, Feed())
-    reported = feed.answered_at is not None and now - feed.answered_at < timing.tunnels_live_for
-    return Standing(
+    answers = not silent and has_responded(facts, now, timing)
+    is_proxy = facts.kind is InstanceKind.PROXY
+    feed = fleet.tunnels.get(facts.index, FeedFreshness())
+    has_reported = feed.answered_at is not None and now - feed.answered_at < timing.tunnels_live_for
+    return InstanceCondition(
         facts=facts,
         state=state,
         sick=sick,
         since=sick_since(facts, state, now) if sick else 0.0,
-        holds=answers and state in HOLDING,
-        live=proxy and reported and not silent,
-        unread=proxy and not reported and not sick,
-        feed_fresh=proxy and is_fresh(last_attempt(feed), now, timing),
-        desired=proxy and _is_current(facts, now) and facts.generation == generations[facts.group],
-        degraded=facts.index in fleet.degraded,
+        keeps_connections=answers and state in CONNECTED_SICK_STATES,
+        live=is_proxy and has_reported and not silent,
+        unread=is_proxy and not has_reported and not sick,
+        feed_fresh=is_proxy and is_fresh(last_attempt_at(feed), now, timing),
+        is_desired=is_proxy and _is_current(facts, now) and facts.generation == generations[facts.group],
+        is_degraded=facts.index in fleet.degraded_instances,
     )
 
 
@@ -84,7 +84,7 @@ def _highest_generations(instances: Iterable[InstanceFacts], now: float) -> dict
     return highest
 
 
-def last_attempt(feed: Feed) -> float | None:
+def last_attempt_at(feed: FeedFreshness) -> float | None:
     """Tell when an attempt to read a source last ended, good or failed."""
-    seen = [at for at in (feed.attempted_at, feed.answered_at) if at is not None]
-    return max(seen, default=None)
+    attempt_times = [at for at in (feed.attempted_at, feed.answered_at) if at is not None]
+    return max(attempt_times, default=None)

@@ -9,25 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.classify.dependencies import Dependency
-from fleet.monitoring.classify.standings import Standing
+from fleet.monitoring.classify.standings import InstanceCondition
 from fleet.vocabulary import instances
 
 #: One entry for every u2, `NO_INSTANCE` too: lookups need no bounds check.
-SIZE = 1 << 16
+TABLE_SIZE = 1 << 16
 
 SICK = 1
 LIVE = 2
 UNREAD = 4
 DESIRED = 8
 FEED_FRESH = 16
-HOLDS = 32
+KEEPS_CONNECTIONS = 32
 #: Silent or gone: it passes nothing on.
 CUT_OFF = 64
 DEGRADED = 128
 
 
 @dataclass(frozen=True)
-class Tables:
+class InstanceTables:
     """By instance index. An index nobody has heard of is unknown, unread and not sick."""
 
     flags: npt.NDArray[np.uint8]
@@ -41,31 +41,31 @@ class Tables:
     moves_at: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, standings: Mapping[int, Standing], dependencies: Mapping[int, Dependency]) -> Tables:
+    def of(cls, conditions: Mapping[int, InstanceCondition], dependencies: Mapping[int, Dependency]) -> InstanceTables:
         """Spread standings and dependencies over tables."""
-        flags = np.full(SIZE, UNREAD, np.uint8)
-        causes = np.arange(SIZE, dtype=np.uint16)
-        tables = cls(flags, np.zeros(SIZE, np.uint8), np.zeros(SIZE), np.zeros(SIZE), causes, np.zeros(SIZE))
-        for index, standing in standings.items():
-            flags[index] = _flags(standing)
-            tables.states[index] = standing.state
-            tables.since[index] = standing.since
-            tables.expires_at[index] = standing.facts.expires_at or 0.0
+        flags = np.full(TABLE_SIZE, UNREAD, np.uint8)
+        causes = np.arange(TABLE_SIZE, dtype=np.uint16)
+        tables = cls(flags, np.zeros(TABLE_SIZE, np.uint8), np.zeros(TABLE_SIZE), np.zeros(TABLE_SIZE), causes, np.zeros(TABLE_SIZE))
+        for index, condition in conditions.items():
+            flags[index] = _flags_of(condition)
+            tables.states[index] = condition.state
+            tables.since[index] = condition.since
+            tables.expires_at[index] = condition.facts.expires_at or 0.0
         for index, dependency in dependencies.items():
             causes[index] = dependency.cause
             tables.moves_at[index] = dependency.moves_at or 0.0
         return tables
 
 
-def _flags(standing: Standing) -> int:
-    cut_off = standing.state in instances.CUT_OFF
+def _flags_of(condition: InstanceCondition) -> int:
+    cut_off = condition.state in instances.CUT_OFF_STATES
     return (
-        SICK * standing.sick
-        | LIVE * standing.live
-        | UNREAD * standing.unread
-        | DESIRED * standing.desired
-        | FEED_FRESH * standing.feed_fresh
-        | HOLDS * standing.holds
+        SICK * condition.sick
+        | LIVE * condition.live
+        | UNREAD * condition.unread
+        | DESIRED * condition.is_desired
+        | FEED_FRESH * condition.feed_fresh
+        | KEEPS_CONNECTIONS * condition.keeps_connections
         | CUT_OFF * cut_off
-        | DEGRADED * standing.degraded
+        | DEGRADED * condition.is_degraded
     )

@@ -23,61 +23,61 @@ from fleet.monitoring.columns import (
     RETIRED,
     empty_memory,
 )
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, Owed, unpack_owed
-from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.state.outbox import BACKEND, CLUSTER, RoundChanges, unpack_round_changes
+from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 
 T = TypeVar("T")
-Positioned = TypeVar("Positioned", Instance, Agent)
+PositionedT = TypeVar("PositionedT", Instance, Agent)
 
 #: Rows in one statement, and so in one transaction: SQLite has one writer, and the others wait for it.
 _CHUNK = 1000
 #: Results settled in one go.
-_AT_ONCE = 20
+_MAX_ENTRIES = 20
 
 
-def recall(cluster: str) -> Remembered:
+def load_record_seed(cluster: str) -> RecordSeed:
     """What the database remembers of a cluster, by position. Gaps are closed, for a record has none."""
     instances = list(Instance.objects.filter(cluster=cluster).order_by("position", "pk"))
     agents = list(Agent.objects.filter(cluster=cluster).order_by("position", "pk"))
-    for chunk in _chunks(_renumber(instances)):
-        Instance.objects.bulk_update(chunk, ["position"])
-    for moved in _chunks(_renumber(agents)):
-        Agent.objects.bulk_update(moved, ["position"])
-    at = {instance.instance_id: index for index, instance in enumerate(instances)}
+    for instance_chunk in _chunks(_renumber(instances)):
+        Instance.objects.bulk_update(instance_chunk, ["position"])
+    for agent_chunk in _chunks(_renumber(agents)):
+        Agent.objects.bulk_update(agent_chunk, ["position"])
+    instance_indices = {instance.instance_id: index for index, instance in enumerate(instances)}
     memory = empty_memory(len(agents))
     for row, agent in zip(memory, agents, strict=True):
-        row["home"] = at.get(agent.home, NO_INSTANCE)
-        row["last_auth"] = at.get(agent.last_auth, NO_INSTANCE)
-        proxies = [at[proxy] for proxy in agent.last_proxies if proxy in at]
+        row["home"] = instance_indices.get(agent.home, NO_INSTANCE)
+        row["last_auth"] = instance_indices.get(agent.last_auth, NO_INSTANCE)
+        proxies = [instance_indices[proxy] for proxy in agent.last_proxies if proxy in instance_indices]
         row["last_proxies"][: len(proxies)] = proxies
         row["flags"] = HAD_TUNNEL * agent.had_tunnel | RETIRED * agent.retired
         row["lost_at"] = to_seconds(agent.lost_at) if agent.lost_at else 0.0
-    return Remembered(
+    return RecordSeed(
         agents=[(agent.agent_id, agent.name) for agent in agents],
         instances=[(instance.instance_id, instance.kind, instance.name) for instance in instances],
         memory=memory,
     )
 
 
-def settle(writer: Writer, cluster: str) -> int:
+def flush_outbox(writer: Writer, cluster: str) -> int:
     """Write to the database what rounds owe to it; answers how many rounds were settled."""
-    owed = writer.owed(cluster, _AT_ONCE)
-    if not owed:
+    entries = writer.read_outbox(cluster, _MAX_ENTRIES)
+    if not entries:
         return 0
-    saved = _Names.read(writer, cluster)
-    rounds = [unpack_owed(blob) for blob in owed]
-    _save_instances(cluster, saved)
-    _save_agents(writer, cluster, rounds, saved)
-    _save_transitions(cluster, rounds, saved)
-    _save_turns(cluster, rounds, saved)
-    for blob in owed:
-        writer.settled(cluster, blob)
-    return len(owed)
+    record_names = _RecordNames.read(writer, cluster)
+    rounds = [unpack_round_changes(blob) for blob in entries]
+    _save_instances(cluster, record_names)
+    _save_agents(writer, cluster, rounds, record_names)
+    _save_transitions(cluster, rounds, record_names)
+    _save_instance_transitions(cluster, rounds, record_names)
+    for blob in entries:
+        writer.remove_from_outbox(cluster, blob)
+    return len(entries)
 
 
-class _Names:
+class _RecordNames:
     """Ids by index, as the record has them now."""
 
     def __init__(
@@ -88,7 +88,7 @@ class _Names:
         self.instances = instances
 
     @classmethod
-    def read(cls, writer: Writer, cluster: str) -> _Names:
+    def read(cls, writer: Writer, cluster: str) -> _RecordNames:
         ids, names = writer.agent_ids(cluster)
         return cls(ids, names, writer.instance_names(cluster))
 
@@ -99,20 +99,20 @@ class _Names:
         return f"backend/{cluster}" if index == BACKEND_CAUSE else self.instance(index)
 
 
-def _renumber(rows: Sequence[Positioned]) -> list[Positioned]:
+def _renumber(rows: Sequence[PositionedT]) -> list[PositionedT]:
     """Give each row its place in the list as its position; answers those that had another one."""
-    moved = [row for position, row in enumerate(rows) if row.position != position]
+    moved_rows = [row for position, row in enumerate(rows) if row.position != position]
     for position, row in enumerate(rows):
         row.position = position
-    return moved
+    return moved_rows
 
 
-def _save_instances(cluster: str, saved: _Names) -> None:
-    if Instance.objects.filter(cluster=cluster).count() == len(saved.instances):
+def _save_instances(cluster: str, record_names: _RecordNames) -> None:
+    if Instance.objects.filter(cluster=cluster).count() == len(record_names.instances):
         return
     rows = [
         Instance(cluster_id=cluster, instance_id=identity, kind=kind, name=name, position=position)
-        for position, (identity, kind, name) in enumerate(saved.instances)
+        for position, (identity, kind, name) in enumerate(record_names.instances)
     ]
     for chunk in _chunks(rows):
         Instance.objects.bulk_create(
@@ -123,11 +123,11 @@ def _save_instances(cluster: str, saved: _Names) -> None:
         )
 
 
-def _save_agents(writer: Writer, cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
-    indices = np.unique(np.concatenate([owed.remembered for owed in rounds]))
+def _save_agents(writer: Writer, cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
+    indices = np.unique(np.concatenate([changes.changed_agents for changes in rounds]))
     memory = writer.memory(cluster)
-    known = min(len(memory), len(saved.ids))
-    rows = (_agent(cluster, int(index), memory[index], saved) for index in indices if index < known)
+    agent_count = min(len(memory), len(record_names.ids))
+    rows = (_agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count)
     for chunk in _chunks(rows):
         Agent.objects.bulk_create(
             chunk,
@@ -138,57 +138,57 @@ def _save_agents(writer: Writer, cluster: str, rounds: Sequence[Owed], saved: _N
         )
 
 
-def _agent(cluster: str, index: int, row: np.void, saved: _Names) -> Agent:
+def _agent(cluster: str, index: int, row: np.void, record_names: _RecordNames) -> Agent:
     return Agent(
         cluster_id=cluster,
-        agent_id=saved.ids[index],
-        name=saved.names[index],
+        agent_id=record_names.ids[index],
+        name=record_names.names[index],
         position=index,
-        home=saved.instance(int(row["home"])),
-        last_auth=saved.instance(int(row["last_auth"])),
+        home=record_names.instance(int(row["home"])),
+        last_auth=record_names.instance(int(row["last_auth"])),
         last_proxies=[
-            saved.instance(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
+            record_names.instance(proxy) for proxy in row["last_proxies"].tolist() if proxy != NO_INSTANCE
         ],
         had_tunnel=bool(row["flags"] & HAD_TUNNEL),
         lost_at=to_moment(float(row["lost_at"])) if row["lost_at"] else None,
     )
 
 
-def _save_transitions(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
+def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
     rows = (
         Transition(
             cluster_id=cluster,
-            agent=saved.ids[agent],
+            agent=record_names.ids[agent],
             old=State(old).slug,
             new=State(new).slug,
-            reason=Reason(packed & REASON_BITS).slug,
-            recovery=Recovery(packed >> RECOVERY_SHIFT).slug,
-            cause=saved.cause(cluster, cause),
-            at=to_moment(owed.at),
-            round=owed.round,
+            reason=Reason(reason_and_recovery & REASON_BITS).slug,
+            recovery=Recovery(reason_and_recovery >> RECOVERY_SHIFT).slug,
+            cause=record_names.cause(cluster, cause),
+            at=to_moment(changes.at),
+            round=changes.round,
         )
-        for owed in rounds
-        for agent, cause, old, new, packed in owed.transitions.tolist()
-        if agent < len(saved.ids)
+        for changes in rounds
+        for agent, cause, old, new, reason_and_recovery in changes.transitions.tolist()
+        if agent < len(record_names.ids)
     )
     for chunk in _chunks(rows):
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
-def _save_turns(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
-    wholes = {BACKEND: f"backend/{cluster}", CLUSTER: f"cluster/{cluster}"}
+def _save_instance_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
+    system_names = {BACKEND: f"backend/{cluster}", CLUSTER: f"cluster/{cluster}"}
     rows = (
         InstanceTransition(
             cluster_id=cluster,
             instance=identity,
             old=InstanceState(old).slug,
             new=InstanceState(new).slug,
-            at=to_moment(owed.at),
-            round=owed.round,
+            at=to_moment(changes.at),
+            round=changes.round,
         )
-        for owed in rounds
-        for index, old, new in owed.instances.tolist()
-        if (identity := wholes.get(index) or saved.instance(index))
+        for changes in rounds
+        for index, old, new in changes.instances.tolist()
+        if (identity := system_names.get(index) or record_names.instance(index))
     )
     for chunk in _chunks(rows):
         InstanceTransition.objects.bulk_create(chunk, ignore_conflicts=True)
@@ -196,17 +196,17 @@ def _save_turns(cluster: str, rounds: Sequence[Owed], saved: _Names) -> None:
 
 def prune(before: datetime) -> int:
     """Delete transitions older than that, a chunk in a statement so that nobody waits long; return how many."""
-    deleted = 0
+    deleted_count = 0
     for model in (Transition, InstanceTransition):
         old = model.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)
         while oldest := list(old[:_CHUNK]):
             model.objects.filter(pk__in=oldest).delete()
-            deleted += len(oldest)
-    return deleted
+            deleted_count += len(oldest)
+    return deleted_count
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
     """Rows by the statement, made when their turn comes: 100,000 changes as model objects are 45 MB at least."""
-    left = iter(rows)
-    while chunk := list(islice(left, _CHUNK)):
+    remaining_rows = iter(rows)
+    while chunk := list(islice(remaining_rows, _CHUNK)):
         yield chunk

@@ -10,31 +10,31 @@ import numpy.typing as npt
 
 from fleet.monitoring.classify import (
     FleetFrame,
-    changed,
+    find_changed_agents,
     classify_columns,
     count_states,
     health_of,
-    prepare,
-    remember,
+    prepare_frame,
+    update_memory,
 )
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
-from fleet.monitoring.events import Delta, Event, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import StateDelta, Event, InstancesChanged, LayoutChanged
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.report_schedule import to_ask, to_forget
-from fleet.monitoring.state.codec import Header, Rows, Spell
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
-from fleet.monitoring.state.record import Record
+from fleet.monitoring.pollers.report_schedule import select_agents, select_old_reports
+from fleet.monitoring.state.codec import RecordHeader, Rows, InstanceSpell
+from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, RoundChanges, pack_round_changes
+from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.state.writer import Conclusion, Writer
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 
 #: How often a conclusion starts over because an operator's word or another round came in between.
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class UncommittedRound:
     """A round's result, not written yet."""
 
     conclusion: Conclusion
@@ -42,99 +42,99 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
+class CommittedRound:
     """A round's result, written."""
 
-    header: Header
+    header: RecordHeader
     #: To be published, in this order.
     events: tuple[Event, ...]
     #: Seconds, by step: `read`, `classify`, `record`.
-    took: Mapping[str, float]
+    step_seconds: Mapping[str, float]
 
 
 def conclude(
     writer: Writer, cluster: str, number: int, *, now: float, timing: Timing, clock: Callable[[], float]
-) -> Concluded | None:
+) -> CommittedRound | None:
     """Conclude round `number` at `now`; None when it, or a newer one, was concluded already.
 
     `clock` only measures. Raises RecordLost, StateUnavailable.
     """
-    for _ in range(_TRIES):
-        started = clock()
+    for _ in range(_MAX_ATTEMPTS):
+        started_at = clock()
         record = writer.load(cluster)
         if record.header.round >= number:
             return None
-        read = clock()
-        judged = judge(record, number, now, timing)
-        classified = clock()
-        if writer.commit(cluster, record, judged.conclusion):
-            took = {"read": read - started, "classify": classified - read, "record": clock() - classified}
-            return Concluded(header=judged.conclusion.header, events=judged.events, took=took)
+        read_at = clock()
+        uncommitted_round = judge(record, number, now, timing)
+        classified_at = clock()
+        if writer.commit(cluster, record, uncommitted_round.conclusion):
+            step_seconds = {"read": read_at - started_at, "classify": classified_at - read_at, "record": clock() - classified_at}
+            return CommittedRound(header=uncommitted_round.conclusion.header, events=uncommitted_round.events, step_seconds=step_seconds)
     return None
 
 
-def judge(record: Record, number: int, now: float, timing: Timing) -> Judged:
+def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> UncommittedRound:
     """Work out what a round concludes from the record. Pure."""
-    frame = prepare(record.fleet(now, timing), now)
+    frame = prepare_frame(record.evidence(now, timing), now)
     columns = (record.heartbeats, record.tunnel_agents, record.tunnel_proxies)
     heartbeats, agents, proxies = columns
-    memory = remember(record.memory, heartbeats, agents, proxies, now, frame).memory
+    memory = update_memory(record.memory, heartbeats, agents, proxies, now, frame).memory
     previous = record.verdicts[: record.header.rows]
     verdicts = classify_columns(heartbeats, memory, agents, proxies, frame, now, previous)
-    moved = changed(previous, verdicts)
-    before = record.memory[: record.header.rows]
-    remembered = _changed_rows(before, memory)
+    changed_agents = find_changed_agents(previous, verdicts)
+    previous_memory = record.memory[: record.header.rows]
+    changed_memory = _changed_rows(previous_memory, memory)
     spells = _spells(record, frame, now)
     counts = count_states(verdicts["state"])
-    header = Header(
+    header = RecordHeader(
         epoch=record.epoch,
         rows=len(verdicts),
-        seq=record.header.seq + (1 if len(moved) else 0),
+        seq=record.header.seq + (1 if len(changed_agents) else 0),
         round=number,
         as_of=now,
         interval=timing.round_interval,
-        homed=int(np.count_nonzero(memory["home"] != NO_INSTANCE)),
+        home_count=int(np.count_nonzero(memory["home"] != NO_INSTANCE)),
         instances=len(record.instances),
         counts=tuple(counts[state] for state in State),
     )
-    owed = Owed(
+    round_changes = RoundChanges(
         number,
         now,
-        _transitions(previous, verdicts, moved),
-        _lasting(before, memory, remembered),
-        _turns(record.spells, spells),
+        _transitions(previous, verdicts, changed_agents),
+        _persistent_rows(previous_memory, memory, changed_memory),
+        _instance_transitions(record.spells, spells),
     )
     conclusion = Conclusion(
         header=header,
         verdicts=verdicts,
         verdicts_changed=_changed_rows(previous, verdicts),
         memory=memory,
-        memory_changed=remembered,
+        memory_changed=changed_memory,
         spells=spells,
-        owed=pack_owed(owed),
-        ask=to_ask(
-            *(verdicts["state"], agents, proxies, record.told),
+        outbox_entry=pack_round_changes(round_changes),
+        agents_to_query=select_agents(
+            *(verdicts["state"], agents, proxies, record.report_rows),
             number=number,
             now=now,
             interval=timing.round_interval,
         ),
-        forget=to_forget(record.told, now),
+        reports_to_delete=select_old_reports(record.report_rows, now),
     )
-    return Judged(conclusion, _events(record, header, verdicts, moved, counts, spells))
+    return UncommittedRound(conclusion, _events(record, header, verdicts, changed_agents, counts, spells))
 
 
 def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
     """Indices of rows that differ in any field, and of all new ones."""
     # As one run of words: comparing rows field by field, or the words of each row, takes ten times as long.
-    words = after.dtype.itemsize // 4
+    word_count = after.dtype.itemsize // 4
     old = np.ascontiguousarray(before).view("<u4")
     new = np.ascontiguousarray(after).view("<u4")
-    rows = np.flatnonzero(old != new[: len(old)]) // words
-    differ = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
-    return np.concatenate([differ, np.arange(len(before), len(after))]).astype(np.uint32)
+    rows = np.flatnonzero(old != new[: len(old)]) // word_count
+    changed_indices = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
+    return np.concatenate([changed_indices, np.arange(len(before), len(after))]).astype(np.uint32)
 
 
-def _lasting(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _persistent_rows(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Those of the changed rows that differ in what outlives the record: the rounds of a disagreement do not."""
     old, new = (column[rows[rows < len(before)]] for column in (before, after))
     for column in (old, new):
@@ -142,83 +142,83 @@ def _lasting(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDA
     return np.concatenate([rows[_changed_rows(old, new)], rows[rows >= len(before)]])
 
 
-def _transitions(previous: Rows, verdicts: Rows, moved: npt.NDArray[np.intp]) -> Rows:
-    before = np.full(len(moved), State.UNKNOWN, np.uint8)
-    known = moved < len(previous)
-    before[known] = previous["state"][moved[known]]
-    rows: Rows = np.zeros(len(moved), TRANSITION)
-    rows["agent"], rows["old"] = moved, before
-    rows["new"], rows["cause"] = verdicts["state"][moved], verdicts["cause"][moved]
-    rows["packed"] = verdicts["packed"][moved]
-    found: Rows = rows[rows["old"] != rows["new"]]
-    return found
+def _transitions(previous: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.intp]) -> Rows:
+    before = np.full(len(changed_agents), State.UNKNOWN, np.uint8)
+    has_previous = changed_agents < len(previous)
+    before[has_previous] = previous["state"][changed_agents[has_previous]]
+    rows: Rows = np.zeros(len(changed_agents), TRANSITION)
+    rows["agent"], rows["old"] = changed_agents, before
+    rows["new"], rows["cause"] = verdicts["state"][changed_agents], verdicts["cause"][changed_agents]
+    rows["packed"] = verdicts["packed"][changed_agents]
+    transitions: Rows = rows[rows["old"] != rows["new"]]
+    return transitions
 
 
-def _spells(record: Record, frame: FleetFrame, now: float) -> dict[int, Spell]:
+def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
     """Spells that differ from those of the round before."""
-    found = {}
-    for index, standing in frame.standings.items():
-        before = record.spells.get(index, Spell())
-        health, draining = health_of(standing.facts, now, frame.timing), bool(standing.facts.watch.draining)
+    changed_spells = {}
+    for index, condition in frame.conditions.items():
+        before = record.spells.get(index, InstanceSpell())
+        health, is_draining = health_of(condition.facts, now, frame.timing), bool(condition.facts.watch.drain_request)
         if frame.blind:
             # What fails may be our own network.
             spell = replace(before, state=InstanceState.UNKNOWN)
-        elif standing.sick:
-            spell = Spell(standing.state, standing.since, health, draining)
-        elif standing.state is InstanceState.UNKNOWN:
+        elif condition.sick:
+            spell = InstanceSpell(condition.state, condition.since, health, is_draining)
+        elif condition.state is InstanceState.UNKNOWN:
             # Not looked at lately: it may be sick still.
             spell = replace(before, state=InstanceState.UNKNOWN)
         else:
-            spell = Spell(standing.state, None, health, draining)
+            spell = InstanceSpell(condition.state, None, health, is_draining)
         if spell != before:
-            found[index] = spell
-    for index, failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.unreachable)):
-        before = record.spells.get(index, Spell())
-        spell = _whole(before, failed=failed, blind=frame.blind, now=now)
+            changed_spells[index] = spell
+    for index, is_failed in ((BACKEND, frame.backend_down), (CLUSTER, frame.unreachable)):
+        before = record.spells.get(index, InstanceSpell())
+        spell = _system_spell(before, is_failed=is_failed, blind=frame.blind, now=now)
         if spell != before:
-            found[index] = spell
-    return found
+            changed_spells[index] = spell
+    return changed_spells
 
 
-def _whole(before: Spell, *, failed: bool, blind: bool, now: float) -> Spell:
+def _system_spell(before: InstanceSpell, *, is_failed: bool, blind: bool, now: float) -> InstanceSpell:
     """The spell of what is no instance: it is silent or all right."""
     if blind:
         return replace(before, state=InstanceState.UNKNOWN)
-    if not failed:
-        return Spell(InstanceState.OK)
-    return Spell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
+    if not is_failed:
+        return InstanceSpell(InstanceState.OK)
+    return InstanceSpell(InstanceState.SILENT, now if before.sick_since is None else before.sick_since)
 
 
-def _turns(before: Mapping[int, Spell], after: Mapping[int, Spell]) -> Rows:
+def _instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
     """INSTANCE_TRANSITION rows of the spells that have another state now."""
-    turned = [
+    transitions = [
         (index, old, spell.state)
         for index, spell in after.items()
-        if (old := before.get(index, Spell()).state) != spell.state
+        if (old := before.get(index, InstanceSpell()).state) != spell.state
     ]
-    return np.array(turned, INSTANCE_TRANSITION)
+    return np.array(transitions, INSTANCE_TRANSITION)
 
 
 def _events(
-    record: Record,
-    header: Header,
+    record: ClusterRecord,
+    header: RecordHeader,
     verdicts: Rows,
-    moved: npt.NDArray[np.intp],
+    changed_agents: npt.NDArray[np.intp],
     counts: Mapping[State, int],
-    spells: Mapping[int, Spell],
+    spells: Mapping[int, InstanceSpell],
 ) -> tuple[Event, ...]:
     cluster, events = record.cluster, list[Event]()
-    if len(moved):
-        states = verdicts["state"][moved].tolist()
-        changes = tuple((index, State(state)) for index, state in zip(moved.tolist(), states, strict=True))
-        events.append(Delta(cluster, header.epoch, header.seq, header.as_of, changes, counts))
+    if len(changed_agents):
+        states = verdicts["state"][changed_agents].tolist()
+        changes = tuple((index, State(state)) for index, state in zip(changed_agents.tolist(), states, strict=True))
+        events.append(StateDelta(cluster, header.epoch, header.seq, header.as_of, changes, counts))
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))
-    if any(_shown(spell) != _shown(record.spells.get(index, Spell())) for index, spell in spells.items()):
+    if any(_visible_state(spell) != _visible_state(record.spells.get(index, InstanceSpell())) for index, spell in spells.items()):
         events.append(InstancesChanged(cluster))
     return tuple(events)
 
 
-def _shown(spell: Spell) -> tuple[InstanceState, Health, bool]:
+def _visible_state(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
     """What of a spell people see."""
     return spell.state, spell.health, spell.draining

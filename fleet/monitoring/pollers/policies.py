@@ -6,41 +6,41 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from fleet.monitoring.pollers.plan import is_asked
-from fleet.monitoring.pollers.shard_poll import ask_source
-from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.pollers.plan import should_poll
+from fleet.monitoring.pollers.shard_poll import query_source
+from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.policies import POLICIES
-from fleet.monitoring.sources.source import Target
+from fleet.monitoring.sources.source import PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
-from fleet.vocabulary.node_policies import Observed
+from fleet.vocabulary.node_policies import NodeReportResponse
 
 #: In all, and for each, seconds.
-_WITHIN = 3.0
-_AT_ONCE = 32
-NOT_OURS = "it does not know the question: its policies come from its environment alone"
+_TIMEOUT = 3.0
+_CONCURRENCY = 32
+UNSUPPORTED = "it does not know the question: its policies come from its environment alone"
 
 
-async def ask_all(
+async def read_node_reports(
     instances: Iterable[InstanceFacts], tls: TLSFiles | None, clock: Callable[[], float] = time.time
-) -> dict[str, Observed]:
+) -> dict[str, NodeReportResponse]:
     """What came of asking each, by instance id; a failure says why."""
-    now, room = clock(), asyncio.Semaphore(_AT_ONCE)
+    now, semaphore = clock(), asyncio.Semaphore(_CONCURRENCY)
     connections = Connections(tls)
 
-    async def ask(facts: InstanceFacts) -> Observed:
-        async with room:
-            target = Target(facts.index, facts.kind, facts.address)
-            answer = await ask_source(connections, target, POLICIES, lambda: _WITHIN, clock)
-        if not isinstance(answer, SourceFailed):
-            return Observed(clock(), answer)
-        unknown = answer.answered and str(answer).startswith("unimplemented")
-        return Observed(clock(), None, NOT_OURS if unknown else str(answer))
+    async def read_report(facts: InstanceFacts) -> NodeReportResponse:
+        async with semaphore:
+            target = PollTarget(facts.index, facts.kind, facts.address)
+            report_or_error = await query_source(connections, target, POLICIES, lambda: _TIMEOUT, clock)
+        if not isinstance(report_or_error, SourceError):
+            return NodeReportResponse(clock(), report_or_error)
+        is_unsupported = report_or_error.has_response and str(report_or_error).startswith("unimplemented")
+        return NodeReportResponse(clock(), None, UNSUPPORTED if is_unsupported else str(report_or_error))
 
-    asked = [facts for facts in instances if is_asked(facts, now)]
+    polled_instances = [facts for facts in instances if should_poll(facts, now)]
     try:
-        found = await asyncio.gather(*(ask(facts) for facts in asked))
+        responses = await asyncio.gather(*(read_report(facts) for facts in polled_instances))
     finally:
         await connections.close()
-    return {facts.id: seen for facts, seen in zip(asked, found, strict=True)}
+    return {facts.id: response for facts, response in zip(polled_instances, responses, strict=True)}

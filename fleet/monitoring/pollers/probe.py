@@ -19,22 +19,22 @@ class SelfProbe:
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self._tasks: list[asyncio.Task[bool]] = []
-        self.good = False
+        self.succeeded = False
 
     async def __aenter__(self) -> SelfProbe:
         """Begin to watch."""
-        self._tasks = [asyncio.create_task(self._answers()), asyncio.create_task(self._on_time())]
+        self._tasks = [asyncio.create_task(self._is_echoed()), asyncio.create_task(self._is_loop_on_time())]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Judge."""
-        answers, on_time = self._tasks
-        on_time.cancel()
-        self.good = all(await asyncio.gather(answers, on_time))
+        echo_task, lag_task = self._tasks
+        lag_task.cancel()
+        self.succeeded = all(await asyncio.gather(echo_task, lag_task))
 
-    async def _answers(self) -> bool:
+    async def _is_echoed(self) -> bool:
         try:
             async with asyncio.timeout(self._deadline):
                 server = await asyncio.start_server(_echo, "127.0.0.1", 0)
@@ -42,14 +42,14 @@ class SelfProbe:
                     host, port = server.sockets[0].getsockname()
                     reader, writer = await asyncio.open_connection(host, port)
                     writer.write(_TOKEN)
-                    answer = await reader.readline()
+                    response = await reader.readline()
                     writer.close()
                     await writer.wait_closed()
         except OSError:  # a timeout is one, too
             return False
-        return answer == _TOKEN
+        return response == _TOKEN
 
-    async def _on_time(self) -> bool:
+    async def _is_loop_on_time(self) -> bool:
         """False when the loop is late by half the deadline; runs until that, or until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:

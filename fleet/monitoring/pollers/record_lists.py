@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_INSTANCE
-from fleet.monitoring.evidence import LISTS, PRESENCE, Feed
-from fleet.monitoring.pollers.record_sightings import Place
-from fleet.monitoring.pollers.shard_poll import Seen, Sighting
+from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
+from fleet.monitoring.pollers.record_sightings import RecordHandle
+from fleet.monitoring.pollers.shard_poll import ShardResult, PollResult
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
 from fleet.monitoring.sources.registry import LIST_SOURCES
 from fleet.monitoring.sources.source import EvidenceSource
-from fleet.monitoring.state.codec import FeedState, Rows, blank, rows_of
-from fleet.monitoring.state.roster import fit
-from fleet.vocabulary.instances import InstanceFacts, InstanceKind, Resource, part
+from fleet.monitoring.state.codec import FeedState, Rows, blank_rows, rows_of
+from fleet.monitoring.state.roster import clean_text
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceResource, extract_part
 
 #: A resource that vanishes with more than this share of its TTL left was deleted; with less it ran out, and our
 #: clocks merely differ.
@@ -27,42 +27,42 @@ _DELETED_SHARE = 0.25
 _DEFAULT_TTL = 600.0
 
 
-def record_lists(place: Place, seen: Seen) -> None:
+def record_lists(handle: RecordHandle, shard_result: ShardResult) -> None:
     """Write what the lists said, or that nobody answered. Raises RecordLost, StateUnavailable."""
-    lists = seen.lists
+    lists = shard_result.lists
     if lists is None:
-        if seen.probe_good:
-            _record_failure(place, seen.at, LIST_SOURCES)
+        if shard_result.probe_succeeded:
+            _record_failure(handle, shard_result.at, LIST_SOURCES)
         return
-    _record_failure(place, lists.at, lists.failed)
-    instances, agents = lists.answer(INSTANCES), lists.answer(AGENTS)
+    _record_failure(handle, lists.at, lists.failed_sources)
+    instances, agents = lists.response_of(INSTANCES), lists.response_of(AGENTS)
     if instances is not None:
-        _record_instances(place, instances, lists.at)
+        _record_instances(handle, instances, lists.at)
     if agents is not None:
-        _record_agents(place, lists, agents)
+        _record_agents(handle, lists, agents)
 
 
-def _record_failure(place: Place, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:
+def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:
     feeds = {}
     for source in sources:
-        before, state = place.feed(source.name)
-        feeds[source.name] = (before, state.attempted(at))
-    place.writer.write_feeds(place.cluster, place.epoch, feeds)
+        before, state = handle.feed(source.name)
+        feeds[source.name] = (before, state.after_failed_attempt(at))
+    handle.writer.write_feeds(handle.cluster, handle.epoch, feeds)
 
 
-def _record_instances(place: Place, listed: Sequence[ListedInstance], at: float) -> None:
-    writer, cluster = place.writer, place.cluster
-    names = [(fit(instance.id), instance.kind.value, fit(instance.resource.name)) for instance in listed]
-    indices = writer.instances(cluster, place.epoch, names).tolist()
-    told = {index: _resource(instance) for index, instance in zip(indices, listed, strict=True)}
-    for index, facts in place.instances.items():
-        if index not in told and facts.gone_at is None and is_deleted(facts, at):
-            told[index] = replace(part(Resource, facts), gone_at=at)
-    known = {index: part(Resource, facts) for index, facts in place.instances.items()}
-    changed = {index: resource for index, resource in told.items() if known.get(index) != resource}
-    writer.write_instances(cluster, place.epoch, resources=changed)
-    before, _ = place.feed(LISTS)
-    writer.write_feed(cluster, place.epoch, LISTS, before=before, after=FeedState(feed=Feed(at, at)))
+def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedInstance], at: float) -> None:
+    writer, cluster = handle.writer, handle.cluster
+    names = [(clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name)) for instance in listed_instances]
+    indices = writer.intern_instances(cluster, handle.epoch, names).tolist()
+    resources = {index: _resource(instance) for index, instance in zip(indices, listed_instances, strict=True)}
+    for index, facts in handle.instances.items():
+        if index not in resources and facts.gone_at is None and is_deleted(facts, at):
+            resources[index] = replace(extract_part(InstanceResource, facts), gone_at=at)
+    previous_resources = {index: extract_part(InstanceResource, facts) for index, facts in handle.instances.items()}
+    changed_resources = {index: resource for index, resource in resources.items() if previous_resources.get(index) != resource}
+    writer.write_instances(cluster, handle.epoch, resources=changed_resources)
+    before, _ = handle.feed(LISTS)
+    writer.write_feed(cluster, handle.epoch, LISTS, before=before, after=FeedState(freshness=FeedFreshness(at, at)))
 
 
 def is_deleted(facts: InstanceFacts, at: float) -> bool:
@@ -73,38 +73,38 @@ def is_deleted(facts: InstanceFacts, at: float) -> bool:
     return facts.expires_at - at > _DELETED_SHARE * (facts.ttl or _DEFAULT_TTL)
 
 
-def _resource(instance: ListedInstance) -> Resource:
+def _resource(instance: ListedInstance) -> InstanceResource:
     resource = instance.resource
     return replace(
         resource,
-        name=fit(resource.name),
-        region=fit(resource.region),
-        heartbeat_auth=fit(resource.heartbeat_auth),
+        name=clean_text(resource.name),
+        region=clean_text(resource.region),
+        heartbeat_auth=clean_text(resource.heartbeat_auth),
     )
 
 
-def _record_agents(place: Place, lists: Sighting, changes: AgentChanges) -> None:
+def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChanges) -> None:
     """Write the agents' rows. A full list ends those it leaves out, once all its pages have come."""
-    before, state = place.feed(PRESENCE)
+    before, state = handle.feed(PRESENCE)
     listing = changes.full or state.listing
     parity = state.parity ^ int(changes.full)
     after = FeedState(
         # What ran out meanwhile may stand renewed in a page that has not come: nothing is told of that yet.
-        feed=Feed(lists.at, lists.at if changes.complete else state.feed.answered_at),
+        freshness=FeedFreshness(lists.at, lists.at if changes.complete else state.freshness.answered_at),
         epoch=changes.epoch,
         revision=changes.revision,
         listing=listing and not changes.complete,
         parity=parity,
         source=lists.target.index,
     )
-    writer, cluster, epoch = place.writer, place.cluster, place.epoch
-    named = {fit(agent): told for agent, told in changes.agents.items() if told is not None and agent}
-    indices = writer.agents(cluster, epoch, [(agent, fit(told.name)) for agent, told in named.items()])
-    rows, tracked = _rows(place, list(named.values()), parity)
-    ended = writer.known_agents(cluster, epoch, (a for a, told in changes.agents.items() if told is None))
+    writer, cluster, epoch = handle.writer, handle.cluster, handle.epoch
+    listed_agents = {clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent}
+    indices = writer.intern_agents(cluster, epoch, [(agent, clean_text(entry.name)) for agent, entry in listed_agents.items()])
+    rows, tracked_counts = _heartbeat_rows(handle, list(listed_agents.values()), parity)
+    ended_agents = writer.find_agents(cluster, epoch, (a for a, entry in changes.agents.items() if entry is None))
     if listing and changes.complete:
-        ended = np.union1d(ended, _left_out(place, indices, parity, lists.at)).astype(np.uint32)
-    heard = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(ended) else 0
+        ended_agents = np.union1d(ended_agents, _unlisted_agents(handle, indices, parity, lists.at)).astype(np.uint32)
+    row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(ended_agents) else 0
     writer.write_heartbeats(
         *(cluster, epoch),
         before=before,
@@ -112,25 +112,25 @@ def _record_agents(place: Place, lists: Sighting, changes: AgentChanges) -> None
         indices=indices,
         rows=rows,
         # An agent only tunnels ever named has no row to end.
-        ended=ended[ended < heard],
+        ended_agents=ended_agents[ended_agents < row_count],
         ended_at=lists.at,
-        tracked=tracked,
+        tracked_counts=tracked_counts,
     )
 
 
-def _left_out(place: Place, named: npt.NDArray[np.uint32], parity: int, at: float) -> npt.NDArray[np.uint32]:
+def _unlisted_agents(handle: RecordHandle, listed_agents: npt.NDArray[np.uint32], parity: int, at: float) -> npt.NDArray[np.uint32]:
     """Agents whose resource lived until now, and is in no page of the full list."""
-    blob = place.writer.heartbeats(place.cluster)
+    blob = handle.writer.heartbeats(handle.cluster)
     column = rows_of(blob, HEARTBEAT, len(blob) // HEARTBEAT.itemsize)
-    left = ((column["flags"] & LIST_PARITY) != 0) != bool(parity)
-    left &= column["expires_at"] > at
-    left[named[named < len(left)]] = False
-    return np.flatnonzero(left).astype(np.uint32)
+    is_unlisted = ((column["flags"] & LIST_PARITY) != 0) != bool(parity)
+    is_unlisted &= column["expires_at"] > at
+    is_unlisted[listed_agents[listed_agents < len(is_unlisted)]] = False
+    return np.flatnonzero(is_unlisted).astype(np.uint32)
 
 
-def _rows(place: Place, agents: Sequence[ListedAgent], parity: int) -> tuple[Rows, npt.NDArray[np.uint8]]:
+def _heartbeat_rows(handle: RecordHandle, agents: Sequence[ListedAgent], parity: int) -> tuple[Rows, npt.NDArray[np.uint8]]:
     """HEARTBEAT rows, and how many proxies each agent tracks."""
-    rows = blank(HEARTBEAT, len(agents))
+    rows = blank_rows(HEARTBEAT, len(agents))
     if not agents:
         return rows, np.zeros(0, np.uint8)
     columns = ListedAgent(*zip(*agents, strict=True))  # type: ignore[arg-type]  # a tuple of columns, by the same names
@@ -138,34 +138,34 @@ def _rows(place: Place, agents: Sequence[ListedAgent], parity: int) -> tuple[Row
     rows["policy_read_at"], rows["mode"] = columns.policy_read_at, columns.mode
     rows["flags"] = np.array(columns.health_check, np.uint8) * HEALTH_CHECK | LIST_PARITY * parity
     for name in ("desired", "claimed"):
-        rows[name] = _capped(getattr(columns, name))
-    rows["auth"] = _auths(place, columns.auth_id)
-    rows["via_proxy"] = _listed_proxies(place, columns.via_proxy_id)
-    return rows, _capped(columns.tracked)  # type: ignore[arg-type]  # a column
+        rows[name] = _byte_counts(getattr(columns, name))
+    rows["auth"] = _auth_indices(handle, columns.auth_id)
+    rows["via_proxy"] = _proxy_indices(handle, columns.via_proxy_id)
+    return rows, _byte_counts(columns.tracked)  # type: ignore[arg-type]  # a column
 
 
-def _capped(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
+def _byte_counts(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
     return np.minimum(np.array(numbers, np.uint32), 0xFF).astype(np.uint8)
 
 
-def _auths(place: Place, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+def _auth_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     """Return the indices of the auths that wrote the agents' resources; one that no auth listed joins the roster."""
-    distinct = sorted({fit(identity) for identity in ids if identity})
-    listed = {facts.id: facts for facts in place.instances.values()}
-    records = [(i, InstanceKind.AUTH.value, listed[i].name if i in listed else i) for i in distinct]
-    indices = place.writer.instances(place.cluster, place.epoch, records).tolist()
-    return _by_id(dict(zip(distinct, indices, strict=True)), ids)
+    distinct = sorted({clean_text(identity) for identity in ids if identity})
+    facts_by_id = {facts.id: facts for facts in handle.instances.values()}
+    records = [(i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct]
+    indices = handle.writer.intern_instances(handle.cluster, handle.epoch, records).tolist()
+    return _indices_of(dict(zip(distinct, indices, strict=True)), ids)
 
 
-def _listed_proxies(place: Place, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+def _proxy_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     """Return the indices of the proxies that agents name, without those that no auth ever listed.
 
     An agent may name any proxy. The roster keeps every id for as long as the record lives and has room for 65,534.
     """
-    instances = place.writer.instance_names(place.cluster)
+    instances = handle.writer.instance_names(handle.cluster)
     index = {i: number for number, (i, kind, _) in enumerate(instances) if kind == InstanceKind.PROXY}
-    return _by_id(index, ids)
+    return _indices_of(index, ids)
 
 
-def _by_id(index: Mapping[str, int], ids: Sequence[str]) -> npt.NDArray[np.uint16]:
-    return np.array([index.get(fit(identity), NO_INSTANCE) for identity in ids], np.uint16)
+def _indices_of(index: Mapping[str, int], ids: Sequence[str]) -> npt.NDArray[np.uint16]:
+    return np.array([index.get(clean_text(identity), NO_INSTANCE) for identity in ids], np.uint16)

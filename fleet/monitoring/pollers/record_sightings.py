@@ -7,29 +7,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleet.monitoring.agent_report import Answer
-from fleet.monitoring.classify import outcome_of, watched
+from fleet.monitoring.agent_report import AgentReportResponse
+from fleet.monitoring.classify import probe_outcome_of, update_watch
 from fleet.monitoring.columns import TUNNEL
-from fleet.monitoring.evidence import Feed
-from fleet.monitoring.pollers.shard_poll import Seen, Sighting
+from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.pollers.shard_poll import ShardResult, PollResult
 from fleet.monitoring.sources.health import HEALTH
 from fleet.monitoring.sources.readyz import READYZ
 from fleet.monitoring.sources.trackers import TRACKERS
 from fleet.monitoring.sources.tunnels import TUNNELS, TunnelChanges
 from fleet.monitoring.state.codec import FeedState, Rows, unpack_feed
-from fleet.monitoring.state.roster import fit
+from fleet.monitoring.state.roster import clean_text
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, HealthSettings
-from fleet.vocabulary.instances import Attempt, InstanceFacts, Poll, part
-from fleet.vocabulary.watch import Watch
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, Poll, extract_part
+from fleet.vocabulary.watch import InstanceWatch
 
 #: Attempts kept of each instance.
-_KEPT = 2
+_MAX_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordHandle:
     """The record a task works on, as it was when the task began."""
 
     writer: Writer
@@ -41,97 +41,97 @@ class Place:
 
     def feed(self, name: str) -> tuple[bytes, FeedState]:
         """A feed as it is kept, and read."""
-        kept = self.feeds.get(name, b"")
-        return kept, unpack_feed(kept)
+        blob = self.feeds.get(name, b"")
+        return blob, unpack_feed(blob)
 
 
-def record_sightings(place: Place, seen: Seen, health: HealthSettings = RECOMMENDED_SETTINGS) -> None:
+def record_poll_results(handle: RecordHandle, shard_result: ShardResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS) -> None:
     """Write attempts, answers and tunnels; `health` says how probes are read. Raises RecordLost, StateUnavailable."""
     polls: dict[int, Poll] = {}
-    answers: dict[int, Answer] = {}
-    fresh: dict[str, tuple[bytes, FeedState]] = {}
-    for sighting in seen.sightings:
-        if sighting.error and not seen.probe_good:
+    responses: dict[int, AgentReportResponse] = {}
+    fresh_feeds: dict[str, tuple[bytes, FeedState]] = {}
+    for poll_result in shard_result.poll_results:
+        if poll_result.error and not shard_result.probe_succeeded:
             # Whether it failed or we did cannot be told: what was known of it just grows older.
             continue
-        assert sighting.target.index is not None, "shards are cut from the record"
-        facts = place.instances[sighting.target.index]
-        polls[facts.index] = poll_after(facts, sighting, health)
-        trackers = sighting.answer(TRACKERS)
-        if trackers and not sighting.error:
+        assert poll_result.target.index is not None, "shards are cut from the record"
+        facts = handle.instances[poll_result.target.index]
+        polls[facts.index] = next_poll(facts, poll_result, health_settings)
+        trackers = poll_result.response_of(TRACKERS)
+        if trackers and not poll_result.error:
             # A proxy that was not reached says nothing of its agents.
-            answers |= trackers
-        if TUNNELS in sighting.failed:
-            before, state = place.feed(str(facts.index))
-            fresh[str(facts.index)] = (before, state.attempted(sighting.at))
-        elif changes := sighting.answer(TUNNELS):
-            _record_tunnels(place, facts.index, changes, sighting.at, fresh)
-    place.writer.write_instances(
-        place.cluster, place.epoch, polls=polls, probed_at=seen.at if seen.probe_good else None
+            responses |= trackers
+        if TUNNELS in poll_result.failed_sources:
+            before, state = handle.feed(str(facts.index))
+            fresh_feeds[str(facts.index)] = (before, state.after_failed_attempt(poll_result.at))
+        elif changes := poll_result.response_of(TUNNELS):
+            _record_tunnels(handle, facts.index, changes, poll_result.at, fresh_feeds)
+    handle.writer.write_instances(
+        handle.cluster, handle.epoch, polls=polls, probed_at=shard_result.at if shard_result.probe_succeeded else None
     )
-    place.writer.write_answers(place.cluster, place.epoch, answers)
-    if not place.writer.write_feeds(place.cluster, place.epoch, fresh):
-        for name, (before, after) in fresh.items():
-            place.writer.write_feed(place.cluster, place.epoch, name, before=before, after=after)
+    handle.writer.write_agent_responses(handle.cluster, handle.epoch, responses)
+    if not handle.writer.write_feeds(handle.cluster, handle.epoch, fresh_feeds):
+        for name, (before, after) in fresh_feeds.items():
+            handle.writer.write_feed(handle.cluster, handle.epoch, name, before=before, after=after)
 
 
-def poll_after(facts: InstanceFacts, sighting: Sighting, health: HealthSettings = RECOMMENDED_SETTINGS) -> Poll:
+def next_poll(facts: InstanceFacts, poll_result: PollResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS) -> Poll:
     """What is kept of an instance after one more attempt; what it did not answer stays as it was."""
-    attempt = Attempt(sighting.at, ok=not sighting.error, error=sighting.error)
+    attempt = PollAttempt(poll_result.at, ok=not poll_result.error, error=poll_result.error)
     poll = replace(
-        part(Poll, facts),
-        attempts=(attempt, *facts.attempts)[:_KEPT],
-        watch=_watch_after(facts, sighting, health),
+        extract_part(Poll, facts),
+        attempts=(attempt, *facts.attempts)[:_MAX_ATTEMPTS],
+        watch=_next_watch(facts, poll_result, health_settings),
     )
-    for source in sighting.answers.keys() - sighting.failed:
-        poll = source.record(poll, sighting.answers[source], sighting.at)
+    for source in poll_result.responses.keys() - poll_result.failed_sources:
+        poll = source.record(poll, poll_result.responses[source], poll_result.at)
     return poll
 
 
-def _watch_after(facts: InstanceFacts, sighting: Sighting, settings: HealthSettings) -> Watch:
+def _next_watch(facts: InstanceFacts, poll_result: PollResult, settings: HealthSettings) -> InstanceWatch:
     """One poll is one probe of the instance as a destination."""
-    health, readyz = sighting.answer(HEALTH), sighting.answer(READYZ)
-    said = instance_status.joined([answer.said for answer in (health, readyz) if answer is not None])
-    outcome = outcome_of(
-        reached=not sighting.error,
-        serving=None if health is None else health.serving,
+    health, readyz = poll_result.response_of(HEALTH), poll_result.response_of(READYZ)
+    status = instance_status.merge_reports([response.status for response in (health, readyz) if response is not None])
+    outcome = probe_outcome_of(
+        is_reached=not poll_result.error,
+        serving_status=None if health is None else health.serving_status,
         readyz=None if readyz is None else readyz.code,
-        said=said or instance_status.EMPTY_STATUS,
+        status=status or instance_status.EMPTY_STATUS,
     )
-    return watched(facts.watch, outcome, said, address=facts.address, at=sighting.at, settings=settings)
+    return update_watch(facts.watch, outcome, status, address=facts.address, at=poll_result.at, settings=settings)
 
 
 def _record_tunnels(
-    place: Place, proxy: int, changes: TunnelChanges, at: float, fresh: dict[str, tuple[bytes, FeedState]]
+    handle: RecordHandle, proxy: int, changes: TunnelChanges, at: float, fresh_feeds: dict[str, tuple[bytes, FeedState]]
 ) -> None:
     """Write a proxy's rows if they changed; if not, leave its freshness in `fresh`, to be written with the others'."""
-    before, state = place.feed(str(proxy))
+    before, state = handle.feed(str(proxy))
     listing = changes.full or state.listing
     after = FeedState(
-        feed=Feed(at, at),
+        freshness=FeedFreshness(at, at),
         epoch=changes.epoch,
         revision=changes.revision,
         listing=listing and not changes.complete,
     )
     if not changes.full and not changes.agents and not listing:
-        fresh[str(proxy)] = (before, after)
+        fresh_feeds[str(proxy)] = (before, after)
         return
-    writer, cluster = place.writer, place.cluster
-    kept = b"" if changes.full else writer.tunnels(cluster, proxy, listing=state.listing)
-    rows = tunnels_after(place, np.frombuffer(kept, TUNNEL), changes)
-    writer.write_tunnels(cluster, place.epoch, proxy, before=before, after=after, rows=rows)
+    writer, cluster = handle.writer, handle.cluster
+    blob = b"" if changes.full else writer.tunnels(cluster, proxy, listing=state.listing)
+    rows = apply_tunnel_changes(handle, np.frombuffer(blob, TUNNEL), changes)
+    writer.write_tunnels(cluster, handle.epoch, proxy, before=before, after=after, rows=rows)
 
 
-def tunnels_after(place: Place, kept: Rows, changes: TunnelChanges) -> Rows:
+def apply_tunnel_changes(handle: RecordHandle, rows_before: Rows, changes: TunnelChanges) -> Rows:
     """A proxy's rows with its changes."""
-    opened = {fit(agent): told for agent, told in changes.agents.items() if told is not None and agent}
-    writer, cluster, epoch = place.writer, place.cluster, place.epoch
-    added: Rows = np.zeros(len(opened), TUNNEL)
-    added["agent"] = writer.agents(
-        cluster, epoch, [(agent, fit(name)) for agent, (name, _) in opened.items()]
+    opened_tunnels = {clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent}
+    writer, cluster, epoch = handle.writer, handle.cluster, handle.epoch
+    opened_rows: Rows = np.zeros(len(opened_tunnels), TUNNEL)
+    opened_rows["agent"] = writer.intern_agents(
+        cluster, epoch, [(agent, clean_text(name)) for agent, (name, _) in opened_tunnels.items()]
     )
-    added["opened_at"] = [max(opened_at, 0.0) for _, opened_at in opened.values()]
-    closed = writer.known_agents(cluster, epoch, (a for a, told in changes.agents.items() if told is None))
-    gone = np.isin(kept["agent"], np.concatenate([added["agent"], closed]))
-    rows: Rows = np.concatenate([kept[~gone], added])
+    opened_rows["opened_at"] = [max(opened_at, 0.0) for _, opened_at in opened_tunnels.values()]
+    closed_agents = writer.find_agents(cluster, epoch, (a for a, entry in changes.agents.items() if entry is None))
+    is_replaced = np.isin(rows_before["agent"], np.concatenate([opened_rows["agent"], closed_agents]))
+    rows: Rows = np.concatenate([rows_before[~is_replaced], opened_rows])
     return rows

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.monitoring.pollers.probe import SelfProbe
-from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
-from fleet.monitoring.sources.source import AnswerT, EvidenceSource, Question, Target
+from fleet.monitoring.sources.source import ResponseT, EvidenceSource, SourceContext, PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError
 
@@ -22,125 +22,125 @@ _FIRST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class PollResult:
     """What came of asking one instance, or one auth for the lists."""
 
-    target: Target
+    target: PollTarget
     #: When the attempt ended.
     at: float
-    #: Of each source that was asked: its answer, or the SourceFailed.
-    answers: Mapping[EvidenceSource[Any], Any]
+    #: Of each source that was asked: its answer, or the SourceError.
+    responses: Mapping[EvidenceSource[Any], Any]
 
-    def answer(self, source: EvidenceSource[AnswerT]) -> AnswerT | None:
+    def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:
         """Return what came of a source; None when it was not asked, or did not answer."""
-        answer: AnswerT | SourceFailed | None = self.answers.get(source)
-        return None if isinstance(answer, SourceFailed) else answer
+        response: ResponseT | SourceError | None = self.responses.get(source)
+        return None if isinstance(response, SourceError) else response
 
     @property
-    def failed(self) -> set[EvidenceSource[Any]]:
+    def failed_sources(self) -> set[EvidenceSource[Any]]:
         """The sources that did not answer."""
-        return {source for source, answer in self.answers.items() if isinstance(answer, SourceFailed)}
+        return {source for source, response in self.responses.items() if isinstance(response, SourceError)}
 
     @property
     def error(self) -> str:
         """Why the instance was not reached; empty when it was."""
-        contacts = [source for source in self.answers if source.is_contact]
-        reached = not self.failed.issuperset(contacts)
-        return "" if reached else f"{self.target.address}: {self.answers[contacts[0]]}"
+        contacts = [source for source in self.responses if source.is_contact]
+        is_reached = not self.failed_sources.issuperset(contacts)
+        return "" if is_reached else f"{self.target.address}: {self.responses[contacts[0]]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ShardResult:
     """What came of asking a shard."""
 
-    sightings: tuple[Sighting, ...]
+    poll_results: tuple[PollResult, ...]
     #: None when the lists were not asked for, or no auth answered either.
-    lists: Sighting | None
+    lists: PollResult | None
     #: Our own probe was good: failures are evidence.
-    probe_good: bool
+    probe_succeeded: bool
     at: float
 
 
 async def poll(
     connections: Connections,
-    targets: Sequence[Target],
-    auths: Sequence[Target],
+    targets: Sequence[PollTarget],
+    auths: Sequence[PollTarget],
     *,
     deadline: float,
     clock: Clock = time.time,
-) -> Seen:
+) -> ShardResult:
     """Ask the targets, and `auths`, best first, for the lists. No longer than `deadline` seconds, but for closing."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + deadline
+    ends_at = loop.time() + deadline
 
-    def left() -> float:
-        return until - loop.time()
+    def remaining_seconds() -> float:
+        return ends_at - loop.time()
 
     for target in targets:
         if target.fresh:
             await connections.discard(target.address)
     async with SelfProbe(deadline) as probe:
-        sightings, lists = await asyncio.gather(
+        poll_results, lists = await asyncio.gather(
             asyncio.gather(
-                *(_visit(connections, target, INSTANCE_SOURCES, left, clock) for target in targets)
+                *(_poll_target(connections, target, INSTANCE_SOURCES, remaining_seconds, clock) for target in targets)
             ),
-            _ask_lists(connections, auths, left, clock),
+            _read_lists(connections, auths, remaining_seconds, clock),
         )
-    for sighting in sightings:
-        if sighting.error:
-            await connections.discard(sighting.target.address)
-    return Seen(tuple(sightings), lists, probe.good, clock())
+    for poll_result in poll_results:
+        if poll_result.error:
+            await connections.discard(poll_result.target.address)
+    return ShardResult(tuple(poll_results), lists, probe.succeeded, clock())
 
 
-async def _ask_lists(
-    connections: Connections, auths: Sequence[Target], left: Clock, clock: Clock
-) -> Sighting | None:
+async def _read_lists(
+    connections: Connections, auths: Sequence[PollTarget], remaining_seconds: Clock, clock: Clock
+) -> PollResult | None:
     """Ask auths in turn until one answers both lists, or as much as any."""
-    best: Sighting | None = None
-    for place, auth in enumerate(auths):
-        if left() <= 0:
+    best: PollResult | None = None
+    for position, auth in enumerate(auths):
+        if remaining_seconds() <= 0:
             break
-        share = 1.0 if place == len(auths) - 1 else _FIRST_SHARE
-        lists = await _visit(connections, auth, LIST_SOURCES, _share_of(left, share), clock)
-        if not lists.failed:
+        share = 1.0 if position == len(auths) - 1 else _FIRST_SHARE
+        lists = await _poll_target(connections, auth, LIST_SOURCES, _share_of(remaining_seconds, share), clock)
+        if not lists.failed_sources:
             return lists
-        if best is None and len(lists.failed) < len(LIST_SOURCES):
+        if best is None and len(lists.failed_sources) < len(LIST_SOURCES):
             best = lists
     return best
 
 
-async def _visit(
+async def _poll_target(
     connections: Connections,
-    target: Target,
+    target: PollTarget,
     sources: Sequence[EvidenceSource[Any]],
-    left: Clock,
+    remaining_seconds: Clock,
     clock: Clock,
-) -> Sighting:
-    asked = [source for source in sources if source.applies_to(target)]
-    answers = await asyncio.gather(
-        *(ask_source(connections, target, source, left, clock) for source in asked)
+) -> PollResult:
+    applicable_sources = [source for source in sources if source.applies_to(target)]
+    responses = await asyncio.gather(
+        *(query_source(connections, target, source, remaining_seconds, clock) for source in applicable_sources)
     )
-    return Sighting(target, clock(), dict(zip(asked, answers, strict=True)))
+    return PollResult(target, clock(), dict(zip(applicable_sources, responses, strict=True)))
 
 
-async def ask_source(
-    connections: Connections, target: Target, source: EvidenceSource[AnswerT], left: Clock, clock: Clock
-) -> AnswerT | SourceFailed:
+async def query_source(
+    connections: Connections, target: PollTarget, source: EvidenceSource[ResponseT], remaining_seconds: Clock, clock: Clock
+) -> ResponseT | SourceError:
     """Ask one source within its share of the seconds that are left."""
     dial = connections.reader if source.is_retried else connections.channel
     try:
         channel = dial(target.address, target.kind)
     except TLSError as error:
-        return SourceFailed(str(error), answered=False)
+        return SourceError(str(error), has_response=False)
     except ValueError as error:
-        return SourceFailed(f"{target.address!r} is not an address: {error}", answered=False)
+        return SourceError(f"{target.address!r} is not an address: {error}", has_response=False)
     try:
-        return await source.ask(Question(target, channel, connections, _share_of(left, source.share), clock))
-    except SourceFailed as failure:
+        return await source.query(SourceContext(target, channel, connections, _share_of(remaining_seconds, source.share), clock))
+    except SourceError as failure:
         return failure
 
 
-def _share_of(left: Clock, share: float) -> Clock:
+def _share_of(remaining_seconds: Clock, share: float) -> Clock:
     """Count down a share of the seconds that are left now."""
-    reserve = left() * (1 - share)
-    return lambda: left() - reserve
+    reserve = remaining_seconds() * (1 - share)
+    return lambda: remaining_seconds() - reserve

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import uvloop
 
 from fleet.monitoring.evidence import PRESENCE, Timing
-from fleet.monitoring.pollers.plan import is_asked, lists_from
+from fleet.monitoring.pollers.plan import should_poll, select_list_auths
 from fleet.monitoring.pollers.record_lists import record_lists
-from fleet.monitoring.pollers.record_sightings import Place, record_sightings
-from fleet.monitoring.pollers.shard_poll import Seen, poll
-from fleet.monitoring.sources.source import Target
-from fleet.monitoring.state import RecordLost
+from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
+from fleet.monitoring.pollers.shard_poll import ShardResult, poll
+from fleet.monitoring.sources.source import PollTarget
+from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Polling:
+class PollingSettings:
     """How to poll."""
 
     timing: Timing
@@ -50,7 +50,7 @@ class Polling:
 class Worker:
     """Polls shards and records them. Use it in the process that made it only."""
 
-    def __init__(self, writer: Writer, polling: Polling) -> None:
+    def __init__(self, writer: Writer, polling: PollingSettings) -> None:
         self.writer = writer
         self.polling = polling
         self._pid = os.getpid()
@@ -63,30 +63,30 @@ class Worker:
         assert os.getpid() == self._pid, "connections do not survive a fork: make a worker in each child"
         return self._runner.run(work)
 
-    def place(self, cluster: str, epoch: str | None) -> Place:
+    def open_record(self, cluster: str, epoch: str | None) -> RecordHandle:
         """Return the record of that epoch as it is now. Raises RecordLost, StateUnavailable."""
         if epoch is None:
-            raise RecordLost(f"cluster {cluster}: there is no record")
-        return Place(
+            raise RecordLostError(f"cluster {cluster}: there is no record")
+        return RecordHandle(
             self.writer, cluster, epoch, self.writer.load_instances(cluster), self.writer.feeds(cluster)
         )
 
     def poll_shard(
-        self, place: Place, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
+        self, handle: RecordHandle, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
     ) -> None:
         """Ask the instances of a shard, and the lists unless `bootstrap` is None; record the answers.
 
         Raises RecordLost, StateUnavailable.
         """
-        known = [index for index in instances if index in place.instances]
-        agents = self._agents_to_ask(place.cluster, known)
+        known_indices = [index for index in instances if index in handle.instances]
+        agents = self._agents_to_query(handle.cluster, known_indices)
         targets = [
-            self._target(place.instances[index], place, number, agents.get(index, ())) for index in known
+            self._target(handle.instances[index], handle, number, agents.get(index, ())) for index in known_indices
         ]
-        seen = self.run(self._poll(place, targets, bootstrap))
-        record_sightings(place, seen, self.polling.destination_health)
+        shard_result = self.run(self._poll(handle, targets, bootstrap))
+        record_poll_results(handle, shard_result, self.polling.destination_health)
         if bootstrap is not None:
-            record_lists(place, seen)
+            record_lists(handle, shard_result)
 
     def close(self) -> None:
         """Close connections and loop."""
@@ -94,55 +94,55 @@ class Worker:
             self.run(connections.close())
         self._runner.close()
 
-    def _auths(self, place: Place, bootstrap: Sequence[str]) -> list[Target]:
+    def _list_auths(self, handle: RecordHandle, bootstrap: Sequence[str]) -> list[PollTarget]:
         """Auths to ask for the lists, best first."""
-        presence, known = unpack_feed(place.feeds.get(PRESENCE)), place.instances.values()
+        presence, instances = unpack_feed(handle.feeds.get(PRESENCE)), handle.instances.values()
         return [
-            Target(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
-            for index, address in lists_from(
-                known, bootstrap, presence.source, time.time(), self.polling.timing
+            PollTarget(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
+            for index, address in select_list_auths(
+                instances, bootstrap, presence.source, time.time(), self.polling.timing
             )
         ]
 
     def _target(
-        self, facts: InstanceFacts, place: Place, number: int, agents: tuple[tuple[int, str], ...]
-    ) -> Target:
-        state, every = unpack_feed(place.feeds.get(str(facts.index))), self.polling.fresh_rounds
-        return Target(
+        self, facts: InstanceFacts, handle: RecordHandle, number: int, agents: tuple[tuple[int, str], ...]
+    ) -> PollTarget:
+        state, fresh_rounds = unpack_feed(handle.feeds.get(str(facts.index))), self.polling.fresh_rounds
+        return PollTarget(
             facts.index,
             facts.kind,
             facts.address,
             facts.diag_address,
             epoch=state.epoch,
             revision=state.revision,
-            fresh=every > 0 and (number + facts.index) % every == 0,
+            fresh=fresh_rounds > 0 and (number + facts.index) % fresh_rounds == 0,
             agents=agents,
         )
 
-    def _agents_to_ask(
+    def _agents_to_query(
         self, cluster: str, instances: Sequence[int]
     ) -> dict[int, tuple[tuple[int, str], ...]]:
-        asked = self.writer.to_ask(cluster, instances)
-        if not asked:
+        agents_by_proxy = self.writer.agents_to_query(cluster, instances)
+        if not agents_by_proxy:
             return {}
         ids, _ = self.writer.agent_ids(cluster)
         return {
             proxy: tuple((agent, ids[agent]) for agent in agents.tolist() if agent < len(ids))
-            for proxy, agents in asked.items()
+            for proxy, agents in agents_by_proxy.items()
         }
 
-    async def _poll(self, place: Place, targets: Sequence[Target], bootstrap: Sequence[str] | None) -> Seen:
+    async def _poll(self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap: Sequence[str] | None) -> ShardResult:
         # Made here, in the loop that uses them.
-        connections = self._connections.get(place.cluster)
+        connections = self._connections.get(handle.cluster)
         if connections is None:
-            connections = self._connections[place.cluster] = Connections(
+            connections = self._connections[handle.cluster] = Connections(
                 self.polling.tls, self.polling.retries
             )
-        auths = [] if bootstrap is None else self._auths(place, bootstrap)
-        seen = await poll(connections, targets, auths, deadline=self.polling.deadline)
+        auths = [] if bootstrap is None else self._list_auths(handle, bootstrap)
+        shard_result = await poll(connections, targets, auths, deadline=self.polling.deadline)
         if bootstrap is not None:
             # Instances that are asked no more leave nothing behind.
             now = time.time()
-            asked = {facts.address for facts in place.instances.values() if is_asked(facts, now)}
-            await connections.keep_only(asked | {auth.address for auth in auths})
-        return seen
+            addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}
+            await connections.keep_only(addresses | {auth.address for auth in auths})
+        return shard_result

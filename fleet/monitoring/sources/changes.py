@@ -7,36 +7,36 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
-from fleet.monitoring.sources import SourceFailed, asking
-from fleet.monitoring.sources.source import Question
+from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources.source import SourceContext
 
 Entry = TypeVar("Entry")
 PageT = TypeVar("PageT")
-FeedPageT = TypeVar("FeedPageT", bound="FeedPage")
+FeedPageT = TypeVar("FeedPageT", bound="FeedPageHeader")
 #: Seconds a call gets at least: gRPC takes none, and less than none, for an error of ours.
-_LEAST = 0.001
+_MIN_TIMEOUT = 0.001
 
 
 async def pages(
-    ask: Callable[[PageT | None, float], Awaitable[PageT]],
+    read_page: Callable[[PageT | None, float], Awaitable[PageT]],
     has_next: Callable[[PageT], object],
-    left: Callable[[], float],
+    remaining_seconds: Callable[[], float],
 ) -> AsyncIterator[PageT]:
     """Ask for page after page; `ask` is given the page before, and the seconds it may take.
 
-    The first page is asked for in any case. Raises SourceFailed when a page fails, or time is up before the last one.
+    The first page is asked for in any case. Raises SourceError when a page fails, or time is up before the last one.
     """
     page: PageT | None = None
     while page is None or has_next(page):
-        seconds = left()
-        if seconds <= 0 and page is not None:
-            raise SourceFailed("no time is left for the next page", answered=True)
-        with asking():
-            page = await ask(page, max(seconds, _LEAST))
+        timeout = remaining_seconds()
+        if timeout <= 0 and page is not None:
+            raise SourceError("no time is left for the next page", has_response=True)
+        with map_source_errors():
+            page = await read_page(page, max(timeout, _MIN_TIMEOUT))
         yield page
 
 
-class FeedPage(Protocol):
+class FeedPageHeader(Protocol):
     """What every page of a feed says of itself."""
 
     epoch: str
@@ -47,7 +47,7 @@ class FeedPage(Protocol):
 
 
 @dataclass(slots=True)
-class Changes(Generic[Entry]):
+class FeedChanges(Generic[Entry]):
     """What changed since a revision of an epoch. `complete` is False when there is more than the time allowed."""
 
     epoch: str
@@ -58,7 +58,7 @@ class Changes(Generic[Entry]):
     #: agent id -> its entry, or None when it has none any more.
     agents: dict[str, Entry | None] = field(default_factory=dict)
 
-    def turn(self, page: FeedPage) -> None:
+    def start_page(self, page: FeedPageHeader) -> None:
         """Go on to a page, before its entries are added."""
         if page.full:
             self.full = True
@@ -66,27 +66,27 @@ class Changes(Generic[Entry]):
         self.epoch, self.revision, self.complete = page.epoch, page.revision, not page.more
 
 
-async def ask_changes(
-    question: Question,
+async def read_changes(
+    context: SourceContext,
     call: Callable[..., Awaitable[FeedPageT]],
     request: Callable[..., object],
     entries: Callable[[FeedPageT, float], Iterable[tuple[str, Entry | None]]],
-) -> Changes[Entry]:
+) -> FeedChanges[Entry]:
     """Ask a feed for what changed since our place in it; `entries` reads those of a page that came at a moment.
 
-    Pages that came are kept when a later one fails. Raises SourceFailed when not even the first one came.
+    Pages that came are kept when a later one fails. Raises SourceError when not even the first one came.
     """
-    changes: Changes[Entry] = Changes(question.target.epoch, question.target.revision)
+    changes: FeedChanges[Entry] = FeedChanges(context.target.epoch, context.target.revision)
 
-    def ask(_: FeedPageT | None, seconds: float) -> Awaitable[FeedPageT]:
+    def read_page(_: FeedPageT | None, seconds: float) -> Awaitable[FeedPageT]:
         return call(request(epoch=changes.epoch, since_revision=changes.revision), timeout=seconds)
 
     page: FeedPageT | None = None
     try:
-        async for page in pages(ask, attrgetter("more"), question.left):
-            changes.turn(page)
-            changes.agents.update(entries(page, question.clock()))
-    except SourceFailed:
+        async for page in pages(read_page, attrgetter("more"), context.remaining_seconds):
+            changes.start_page(page)
+            changes.agents.update(entries(page, context.clock()))
+    except SourceError:
         if page is None:
             raise
     return changes

@@ -10,56 +10,56 @@ from weakref import WeakKeyDictionary
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
-from fleet.monitoring.sources import failure
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.sources import source_error_of
+from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import Poll, ServingStatus
 
 #: A stub made for each check would ask gRPC for three methods; the request is always the same.
-_checks: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
+_check_by_channel: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
 _WHOLE_SERVER = b""
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAnswer:
+class HealthResponse:
     """What it answered."""
 
-    serving: ServingStatus
-    said: InstanceStatus = instance_status.EMPTY_STATUS
+    serving_status: ServingStatus
+    status: InstanceStatus = instance_status.EMPTY_STATUS
 
 
-async def ask_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthAnswer:  # noqa: ASYNC109 - it is gRPC's
-    """Ask within `timeout` seconds. A server without the health service is SERVICE_UNKNOWN. Raises SourceFailed."""
+async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthResponse:  # noqa: ASYNC109 - it is gRPC's
+    """Ask within `timeout` seconds. A server without the health service is SERVICE_UNKNOWN. Raises SourceError."""
     try:
-        call = _check(channel)(_WHOLE_SERVER, timeout=timeout)
-        answer = await call
+        call = _check_of(channel)(_WHOLE_SERVER, timeout=timeout)
+        response = await call
         metadata = await call.trailing_metadata()
     except grpc.aio.AioRpcError as error:
-        failed = failure(error)
-        if failed.answered:
-            return HealthAnswer(ServingStatus.SERVICE_UNKNOWN)
-        raise failed from error
-    return HealthAnswer(ServingStatus(int(answer.status)), instance_status.read(metadata))
+        source_error = source_error_of(error)
+        if source_error.has_response:
+            return HealthResponse(ServingStatus.SERVICE_UNKNOWN)
+        raise source_error from error
+    return HealthResponse(ServingStatus(int(response.status)), instance_status.read(metadata))
 
 
-def _check(channel: grpc.aio.Channel) -> Callable[..., Any]:
-    found = _checks.get(channel)
-    if found is None:
-        found = _checks[channel] = channel.unary_unary(
+def _check_of(channel: grpc.aio.Channel) -> Callable[..., Any]:
+    check = _check_by_channel.get(channel)
+    if check is None:
+        check = _check_by_channel[channel] = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=bytes,
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
-    return found
+    return check
 
 
-async def _ask(question: Question) -> HealthAnswer:
-    return await ask_health(question.channel, timeout=question.left())
+async def _query(context: SourceContext) -> HealthResponse:
+    return await check_health(context.channel, timeout=context.remaining_seconds())
 
 
-def _record(poll: Poll, answer: HealthAnswer, at: float) -> Poll:
-    return replace(poll, serving=answer.serving, serving_at=at)
+def _record(poll: Poll, response: HealthResponse, at: float) -> Poll:
+    return replace(poll, serving=response.serving_status, serving_at=at)
 
 
-HEALTH = EvidenceSource("health", _ask, is_contact=True, record=_record)
+HEALTH = EvidenceSource("health", _query, is_contact=True, record=_record)

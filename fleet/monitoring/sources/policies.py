@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import grpc.aio
 
-from fleet.monitoring.sources import SourceFailed, asking
+from fleet.monitoring.sources import SourceError, map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.protocol.policies.env_policies import BY_NAME, Source, PolicyValue
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 
-async def ask_policies(
+async def read_policies(
     channel: grpc.aio.Channel,
     *,
     timeout: float,  # noqa: ASYNC109 - it is gRPC's
 ) -> NodeReport:
-    """Ask within `timeout` seconds. Policies that we do not know are left out. Raises SourceFailed."""
+    """Ask within `timeout` seconds. Policies that we do not know are left out. Raises SourceError."""
     stub = fleet_pb2_grpc.NodePoliciesStub(channel)
-    with asking():
-        answer = await stub.GetPolicies(fleet_pb2.GetPoliciesRequest(), timeout=timeout)
+    with map_source_errors():
+        response = await stub.GetPolicies(fleet_pb2.GetPoliciesRequest(), timeout=timeout)
     try:
-        found = {
-            one.name: PolicyReport(
-                PolicyValue(one.name, one.value, Source(one.source)),
-                PolicyValue(one.name, one.next_value, Source(one.next_source)),
-                PolicyValue(one.name, one.beneath_value, Source(one.beneath_source))
-                if one.beneath_source
+        policies = {
+            policy.name: PolicyReport(
+                PolicyValue(policy.name, policy.value, Source(policy.source)),
+                PolicyValue(policy.name, policy.next_value, Source(policy.next_source)),
+                PolicyValue(policy.name, policy.beneath_value, Source(policy.beneath_source))
+                if policy.beneath_source
                 else None,
             )
-            for one in answer.policies
-            if one.name in BY_NAME
+            for policy in response.policies
+            if policy.name in BY_NAME
         }
     except ValueError as error:
-        raise SourceFailed(f"what it says of its policies cannot be read: {error}", answered=True) from None
+        raise SourceError(f"what it says of its policies cannot be read: {error}", has_response=True) from None
     return NodeReport(
-        instance_id=answer.instance_id,
-        role=answer.role,
-        run_id=answer.run_id,
-        up_for=answer.up_for_ms / 1000,
-        revision=answer.revision,
-        why_not=answer.why_not,
-        policies=found,
+        instance_id=response.instance_id,
+        role=response.role,
+        run_id=response.run_id,
+        uptime_seconds=response.up_for_ms / 1000,
+        revision=response.revision,
+        refusal_reason=response.why_not,
+        policies=policies,
     )
 
 
 #: Not in a round: policies change when an instance restarts, and `fleet.tasks.read_policies` has time of its own.
 POLICIES = EvidenceSource(
-    "policies", lambda question: ask_policies(question.channel, timeout=question.left())
+    "policies", lambda context: read_policies(context.channel, timeout=context.remaining_seconds())
 )

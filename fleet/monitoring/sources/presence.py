@@ -8,9 +8,9 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from fleet.monitoring.evidence import LISTS, PRESENCE, Mode
-from fleet.monitoring.sources.changes import Changes, ask_changes, pages
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.evidence import LISTS, PRESENCE, ReconnectMode
+from fleet.monitoring.sources.changes import FeedChanges, read_changes, pages
+from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import (
     DIAG_LABEL,
@@ -21,7 +21,7 @@ from fleet.protocol.instance_labels import (
     TTL_LABEL,
 )
 from fleet.protocol.text_limits import LONGEST_ID, cut
-from fleet.vocabulary.instances import InstanceKind, Resource
+from fleet.vocabulary.instances import InstanceKind, InstanceResource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
 #: Agents in one answer, and instances in one answer (Teleport's own limit).
@@ -38,7 +38,7 @@ class ListedAgent(NamedTuple):
     expires_at: float
     ttl: float
     via_proxy_id: str
-    mode: Mode
+    mode: ReconnectMode
     health_check: bool
     policy_read_at: float
     desired: int
@@ -48,7 +48,7 @@ class ListedAgent(NamedTuple):
 
 
 #: None for an agent whose resource was deleted.
-AgentChanges = Changes[ListedAgent]
+AgentChanges = FeedChanges[ListedAgent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class ListedInstance:
 
     id: str
     kind: InstanceKind
-    resource: Resource
+    resource: InstanceResource
 
 
-async def ask_agents(question: Question) -> AgentChanges:
-    """Ask for all pages there are. Raises SourceFailed."""
-    feed = fleet_pb2_grpc.AgentFeedStub(question.channel)
+async def list_agents(context: SourceContext) -> AgentChanges:
+    """Ask for all pages there are. Raises SourceError."""
+    feed = fleet_pb2_grpc.AgentFeedStub(context.channel)
     request = partial(fleet_pb2.ListAgentsRequest, limit=PAGE)
-    return await ask_changes(question, feed.ListAgents, request, _entries)
+    return await read_changes(context, feed.ListAgents, request, _entries)
 
 
 def _entries(page: fleet_pb2.ListAgentsResponse, now: float) -> Iterator[tuple[str, ListedAgent | None]]:
@@ -84,7 +84,7 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         expires_at=now + durations.from_milliseconds(entry.expires_in_ms),
         ttl=durations.from_milliseconds(agent.ttl_ms),
         via_proxy_id=cut(agent.via_proxy_id, LONGEST_ID),
-        mode=Mode.read(policy.mode),
+        mode=ReconnectMode.read(policy.mode),
         health_check=policy.health_check,
         policy_read_at=now - durations.from_milliseconds(policy.read_age_ms) if policy.mode else 0.0,
         desired=tracker.desired_count,
@@ -94,42 +94,42 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
     )
 
 
-async def ask_instances(question: Question) -> tuple[ListedInstance, ...]:
-    """Ask for all auths and proxies: without the last page nobody can tell who is missing. Raises SourceFailed."""
-    stub = presence_pb2_grpc.PresenceServiceStub(question.channel)
-    found: list[ListedInstance] = []
+async def list_instances(context: SourceContext) -> tuple[ListedInstance, ...]:
+    """Ask for all auths and proxies: without the last page nobody can tell who is missing. Raises SourceError."""
+    stub = presence_pb2_grpc.PresenceServiceStub(context.channel)
+    instances: list[ListedInstance] = []
     for kind, call, request in (
         (InstanceKind.AUTH, stub.ListAuthServers, presence_pb2.ListAuthServersRequest),
         (InstanceKind.PROXY, stub.ListProxyServers, presence_pb2.ListProxyServersRequest),
     ):
-        ask = partial(_ask_page, call, partial(request, page_size=_INSTANCES_PAGE))
-        async for page in pages(ask, attrgetter("next_page_token"), question.left):
-            found += _listed(kind, page.servers)
-    return tuple(found)
+        read_page = partial(_read_page, call, partial(request, page_size=_INSTANCES_PAGE))
+        async for page in pages(read_page, attrgetter("next_page_token"), context.remaining_seconds):
+            instances += _listed_instances(kind, page.servers)
+    return tuple(instances)
 
 
-async def _ask_page(
+async def _read_page(
     call: Callable[..., Awaitable[_Page]],
     request: Callable[..., object],
-    before: _Page | None,
+    previous_page: _Page | None,
     seconds: float,
 ) -> _Page:
-    token = "" if before is None else before.next_page_token
+    token = "" if previous_page is None else previous_page.next_page_token
     return await call(request(page_token=token), timeout=seconds)
 
 
-def _listed(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
-    return [listed(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID]
+def _listed_instances(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
+    return [listed_instance(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID]
 
 
-def listed(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
+def listed_instance(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
     """From a resource; what it does not say, or says wrongly, is empty."""
     metadata, labels = server.metadata, server.metadata.labels
     expires = (
         metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None
     )
     generation = labels.get(GENERATION_LABEL, "")
-    resource = Resource(
+    resource = InstanceResource(
         name=cut(server.spec.hostname or metadata.name),
         address=cut(server.spec.addr),
         diag_address=cut(labels.get(DIAG_LABEL, "")),
@@ -151,5 +151,5 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-AGENTS = EvidenceSource(PRESENCE, ask_agents, is_retried=True)
-INSTANCES = EvidenceSource(LISTS, ask_instances, is_retried=True)
+AGENTS = EvidenceSource(PRESENCE, list_agents, is_retried=True)
+INSTANCES = EvidenceSource(LISTS, list_instances, is_retried=True)

@@ -11,11 +11,11 @@ import grpc.aio
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind, Poll
 
-AnswerT = TypeVar("AnswerT")
+ResponseT = TypeVar("ResponseT")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PollTarget:
     """An instance to ask."""
 
     #: None for an address of which the record knows no instance yet.
@@ -33,37 +33,37 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SourceContext:
     """What the sources get to ask one instance with."""
 
-    target: Target
+    target: PollTarget
     channel: grpc.aio.Channel
     #: For other questions than by gRPC.
     connections: Connections
     #: Seconds left.
-    left: Callable[[], float]
+    remaining_seconds: Callable[[], float]
     #: Says when an answer came, seconds since the epoch.
     clock: Callable[[], float]
 
 
-def _every(_: Target) -> bool:
+def _applies_to_all(_: PollTarget) -> bool:
     return True
 
 
-def _as_it_was(poll: Poll, _answer: object, _at: float) -> Poll:
+def _keep_poll(poll: Poll, _answer: object, _at: float) -> Poll:
     return poll
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceSource(Generic[AnswerT]):
+class EvidenceSource(Generic[ResponseT]):
     """One question. Sources of the same name are equal: their answers are the same evidence."""
 
     #: Of what an auth lists, also the name of its feed in the record.
     name: str
-    #: Raises only SourceFailed.
-    ask: Callable[[Question], Awaitable[AnswerT]] = field(compare=False)
+    #: Raises only SourceError.
+    query: Callable[[SourceContext], Awaitable[ResponseT]] = field(compare=False)
     #: Which instances are asked.
-    applies_to: Callable[[Target], bool] = field(default=_every, compare=False)
+    applies_to: Callable[[PollTarget], bool] = field(default=_applies_to_all, compare=False)
     #: Of the seconds that are left, how much it may use.
     share: float = field(default=1.0, compare=False)
     #: gRPC's failures are retried within that time: right for lists, wrong for what tells whether somebody is there.
@@ -71,4 +71,4 @@ class EvidenceSource(Generic[AnswerT]):
     #: An answer proves that the instance was reached.
     is_contact: bool = field(default=False, compare=False)
     #: Return the poll of the instance with what the answer says, and when it came.
-    record: Callable[[Poll, AnswerT, float], Poll] = field(default=_as_it_was, compare=False)
+    record: Callable[[Poll, ResponseT, float], Poll] = field(default=_keep_poll, compare=False)

@@ -10,53 +10,53 @@ import asyncio
 import grpc
 import grpc.aio
 
-from fleet.monitoring.agent_report import AgentReport, Answer, ReportError, parse
-from fleet.monitoring.sources import SourceFailed, asking
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse, ReportError, parse_agent_report
+from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
 
-async def ask_tracker(question: Question, agent_id: str) -> AgentReport | None:
+async def read_agent_report(context: SourceContext, agent_id: str) -> AgentReport | None:
     """Ask an agent through the proxy; None when the proxy has no tunnel of the agent any more.
 
-    Raises SourceFailed.
+    Raises SourceError.
     """
-    stub = agent_status_pb2_grpc.AgentStatusStub(question.channel)
+    stub = agent_status_pb2_grpc.AgentStatusStub(context.channel)
     request = agent_status_pb2.ReadAgentStatusRequest(agent_id=agent_id)
-    with asking():
+    with map_source_errors():
         try:
-            answer = await stub.ReadAgentStatus(request, timeout=question.left())
+            response = await stub.ReadAgentStatus(request, timeout=context.remaining_seconds())
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 # It moved since its tunnel was listed: the list is what is old, not the agent that is wrong.
                 return None
             raise
     try:
-        report = parse(answer.document)
+        report = parse_agent_report(response.document)
     except ReportError as error:
-        raise SourceFailed(f"what the agent says of itself cannot be read: {error}", answered=True) from None
+        raise SourceError(f"what the agent says of itself cannot be read: {error}", has_response=True) from None
     if report.agent_id != agent_id:
-        raise SourceFailed(f"another agent answered: {report.agent_id!r}", answered=True)
+        raise SourceError(f"another agent answered: {report.agent_id!r}", has_response=True)
     return report
 
 
-async def ask_trackers(question: Question) -> dict[int, Answer]:
+async def read_agent_reports(context: SourceContext) -> dict[int, AgentReportResponse]:
     """Ask every agent that the target is asked for; return what came of each that has a tunnel, by index."""
-    assert question.target.index is not None, "the record names the proxy of each tunnel"
-    proxy = question.target.index
+    assert context.target.index is not None, "the record names the proxy of each tunnel"
+    proxy = context.target.index
 
-    async def ask(agent_id: str) -> Answer | None:
-        at = question.clock()
+    async def read_report(agent_id: str) -> AgentReportResponse | None:
+        at = context.clock()
         try:
-            report = await ask_tracker(question, agent_id)
-        except SourceFailed as failure:
-            return Answer(at, proxy, None, str(failure))
-        return None if report is None else Answer(at, proxy, report)
+            report = await read_agent_report(context, agent_id)
+        except SourceError as failure:
+            return AgentReportResponse(at, proxy, None, str(failure))
+        return None if report is None else AgentReportResponse(at, proxy, report)
 
-    answers = await asyncio.gather(*(ask(agent_id) for _, agent_id in question.target.agents))
-    asked = zip(question.target.agents, answers, strict=True)
-    return {agent: answer for (agent, _), answer in asked if answer is not None}
+    responses = await asyncio.gather(*(read_report(agent_id) for _, agent_id in context.target.agents))
+    agents_and_responses = zip(context.target.agents, responses, strict=True)
+    return {agent: response for (agent, _), response in agents_and_responses if response is not None}
 
 
 #: An agent that hangs must not make a round long.
-TRACKERS = EvidenceSource("trackers", ask_trackers, applies_to=lambda target: bool(target.agents), share=0.5)
+TRACKERS = EvidenceSource("trackers", read_agent_reports, applies_to=lambda target: bool(target.agents), share=0.5)

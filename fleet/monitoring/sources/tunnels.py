@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from fleet.monitoring.sources.changes import Changes, ask_changes
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.sources.changes import FeedChanges, read_changes
+from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.vocabulary.instances import InstanceKind
@@ -16,14 +16,14 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 PAGE = 5000
 
 #: By agent: its name, and when its tunnel was opened; None when it has none any more.
-TunnelChanges = Changes[tuple[str, float]]
+TunnelChanges = FeedChanges[tuple[str, float]]
 
 
-async def ask_tunnels(question: Question) -> TunnelChanges:
-    """Ask for all pages there are. Raises SourceFailed."""
-    feed = fleet_pb2_grpc.TunnelFeedStub(question.channel)
+async def list_tunnels(context: SourceContext) -> TunnelChanges:
+    """Ask for all pages there are. Raises SourceError."""
+    feed = fleet_pb2_grpc.TunnelFeedStub(context.channel)
     request = partial(fleet_pb2.ListTunnelsRequest, limit=PAGE)
-    return await ask_changes(question, feed.ListTunnels, request, _entries)
+    return await read_changes(context, feed.ListTunnels, request, _entries)
 
 
 def _entries(
@@ -37,5 +37,5 @@ def _entries(
 
 
 TUNNELS = EvidenceSource(
-    "tunnels", ask_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, is_contact=True
+    "tunnels", list_tunnels, applies_to=lambda target: target.kind is InstanceKind.PROXY, is_contact=True
 )

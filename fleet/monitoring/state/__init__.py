@@ -7,9 +7,9 @@ class StateError(Exception):
     """The record cannot be used now; the sentence says why."""
 
 
-class StateUnavailable(StateError):
+class StateUnavailableError(StateError):
     """Redis cannot be reached, or did not answer in time."""
 
 
-class RecordLost(StateError):
+class RecordLostError(StateError):
     """The record has another epoch than the one worked on: it was lost, or rebuilt by somebody else."""

@@ -9,56 +9,56 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.agent_report import AgentReport, Answer
-from fleet.monitoring.columns import ANSWERED, HEALTH_CHECK, TOLD
-from fleet.monitoring.evidence import Mode
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
+from fleet.monitoring.columns import HAS_REPORT, HEALTH_CHECK, AGENT_REPORT
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.state.codec import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportRows:
     """Agents that were asked lately: parallel arrays of agent index and TOLD row."""
 
     agents: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
-    rows: Rows = field(default_factory=lambda: np.zeros(0, TOLD))
+    rows: Rows = field(default_factory=lambda: np.zeros(0, AGENT_REPORT))
 
 
-def told_of(kept: Mapping[bytes, bytes], count: int) -> Told:
+def report_rows_of(blobs: Mapping[bytes, bytes], count: int) -> ReportRows:
     """From the record's hash; agents beyond `count` are left out."""
-    agents = np.fromiter(map(int, kept), np.uint32, len(kept))
-    rows: Rows = np.frombuffer(b"".join(kept.values()), TOLD)
-    known = agents < count
-    return Told(agents[known], rows[known])
+    agents = np.fromiter(map(int, blobs), np.uint32, len(blobs))
+    rows: Rows = np.frombuffer(b"".join(blobs.values()), AGENT_REPORT)
+    is_known = agents < count
+    return ReportRows(agents[is_known], rows[is_known])
 
 
-def overlay(heartbeats: Rows, memory: Rows, told: Told) -> tuple[Rows, Rows]:
+def overlay_reports(heartbeats: Rows, memory: Rows, reports: ReportRows) -> tuple[Rows, Rows]:
     """Both columns, with what agents told since their last heartbeat laid over them."""
-    written_at = heartbeats["expires_at"][told.agents] - heartbeats["ttl"][told.agents]
-    newer = ((told.rows["flags"] & ANSWERED) != 0) & (told.rows["at"] > written_at)
-    if not newer.any():
+    written_at = heartbeats["expires_at"][reports.agents] - heartbeats["ttl"][reports.agents]
+    is_newer = ((reports.rows["flags"] & HAS_REPORT) != 0) & (reports.rows["at"] > written_at)
+    if not is_newer.any():
         return heartbeats, memory
-    agents, rows = told.agents[newer], told.rows[newer]
+    agents, rows = reports.agents[is_newer], reports.rows[is_newer]
     heartbeats, memory = heartbeats.copy(), memory.copy()
     for name in ("policy_read_at", "ttl_seen", "mode", "desired", "claimed"):
         heartbeats[name][agents] = rows[name]
-    checked = heartbeats["flags"][agents] & ~np.uint8(HEALTH_CHECK)
-    heartbeats["flags"][agents] = checked | (rows["flags"] & HEALTH_CHECK)
+    other_flags = heartbeats["flags"][agents] & ~np.uint8(HEALTH_CHECK)
+    heartbeats["flags"][agents] = other_flags | (rows["flags"] & HEALTH_CHECK)
     memory["tracked"][agents] = rows["tracked"]
     return heartbeats, memory
 
 
-def pack_told(answer: Answer) -> bytes:
+def pack_report_row(response: AgentReportResponse) -> bytes:
     """The TOLD row of an answer."""
-    row = np.zeros(1, TOLD)
-    row["at"] = answer.at
-    report = answer.report
+    row = np.zeros(1, AGENT_REPORT)
+    row["at"] = response.at
+    report = response.report
     if report is not None:
         policy, tracker = report.policy, report.tracker
-        row["flags"] = ANSWERED
+        row["flags"] = HAS_REPORT
         if policy is not None:
             row["flags"] |= HEALTH_CHECK * policy.health_check
-            row["mode"] = Mode.read(policy.mode)
-            row["policy_read_at"] = answer.at - policy.read_age_ms / 1000
+            row["mode"] = ReconnectMode.read(policy.mode)
+            row["policy_read_at"] = response.at - policy.read_age_ms / 1000
         row["ttl_seen"] = tracker.ttl_seen_ms / 1000
         row["desired"] = min(tracker.desired_count, 0xFF)
         row["claimed"] = min(len(tracker.claimed), 0xFF)
@@ -66,15 +66,15 @@ def pack_told(answer: Answer) -> bytes:
     return row.tobytes()
 
 
-def pack_answer(answer: Answer) -> str:
+def pack_agent_response(response: AgentReportResponse) -> str:
     """Its JSON."""
-    report = None if answer.report is None else answer.report.model_dump(mode="json", exclude_defaults=True)
-    fields = {"at": answer.at, "proxy": answer.proxy, "report": report, "error": answer.error}
+    report = None if response.report is None else response.report.model_dump(mode="json", exclude_defaults=True)
+    fields = {"at": response.at, "proxy": response.proxy, "report": report, "error": response.error}
     return json.dumps(fields, separators=(",", ":"))
 
 
-def unpack_answer(text: bytes) -> Answer:
+def unpack_agent_response(text: bytes) -> AgentReportResponse:
     """From its JSON."""
     fields = json.loads(text)
     report = None if fields["report"] is None else AgentReport.model_validate(fields["report"])
-    return Answer(fields["at"], fields["proxy"], report, fields["error"])
+    return AgentReportResponse(fields["at"], fields["proxy"], report, fields["error"])

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.connect import map_redis_errors
 
 #: ARGV: number of guards, then (kind, key, field, expected) each; then (command, number of arguments, arguments...).
 #: Answers 0 when applied, else the number of the guard that failed.
@@ -75,30 +75,30 @@ class Batch:
         self._guards += ["STRLEN", key, "", str(expected)]
         self._count += 1
 
-    def do(self, command: str, *arguments: Argument) -> None:
+    def add_command(self, command: str, *arguments: Argument) -> None:
         """Any Redis command."""
         self._writes += [command, len(arguments), *arguments]
 
-    def grow(self, key: str, more: bytes) -> None:
+    def append(self, key: str, tail: bytes) -> None:
         """Append `more` to the string at `key`."""
-        self.do("GROW", key, more)
+        self.add_command("GROW", key, tail)
 
-    def rows(self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes) -> None:
+    def write_rows(self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes) -> None:
         """Write `rows` in place: each begins at `base` + its index * `size` bytes."""
         if len(indices):
-            self.do("ROWS", key, base, size, indices.astype("<u4").tobytes(), rows)
+            self.add_command("ROWS", key, base, size, indices.astype("<u4").tobytes(), rows)
 
     def pad(self, key: str, row: bytes, count: int) -> None:
         """Append `row` until there are at least `count`: what SETRANGE leaves between is zeros, not blank rows."""
-        self.do("PAD", key, row, count)
+        self.add_command("PAD", key, row, count)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """There is nothing to write."""
         return not self._writes
 
     def run(self) -> int:
         """Apply. Answers 0, or the number of the first guard that failed. Raises StateUnavailable."""
         script = self._redis.register_script(_SCRIPT)
-        with reaching():
+        with map_redis_errors():
             return int(script(keys=[], args=[self._count, *self._guards, *self._writes]))

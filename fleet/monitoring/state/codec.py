@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, TUNNEL, VERDICT, empty_heartbeats, empty_memory
-from fleet.monitoring.evidence import Feed
+from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import (
-    Attempt,
+    PollAttempt,
     InstanceFacts,
     InstanceKind,
     InstanceState,
     Poll,
-    Resource,
+    InstanceResource,
     ServingStatus,
     fields_of,
 )
 from fleet.vocabulary.verdicts import NO_CAUSE, State
-from fleet.vocabulary.watch import UNWATCHED
+from fleet.vocabulary.watch import INITIAL_WATCH
 
 Rows = npt.NDArray[np.void]
 
@@ -36,15 +36,15 @@ _MAGIC = b"RFV%d" % (len(State) - 9)
 _PLACE = struct.Struct("<4sI16sQQddII")
 _COUNTS = struct.Struct(f"<{len(State)}I")
 #: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
-_KEPT = 4096
+_CACHE_SIZE = 4096
 #: Of text; `json.loads` looks for encodings and for what follows first, in half of its time, and rounds read hundreds.
-_read = json.JSONDecoder().raw_decode
+_decode_json = json.JSONDecoder().raw_decode
 #: Bytes of the header; the rows follow it.
 HEADER_SIZE = _PLACE.size + _COUNTS.size
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class RecordHeader:
     """What stands before the VERDICT rows: whose they are, and the counts of each state."""
 
     epoch: str
@@ -57,7 +57,7 @@ class Header:
     #: Seconds between rounds.
     interval: float = 5.0
     #: Agents that have a home: with `rows` it says which layout this is, for both only grow.
-    homed: int = 0
+    home_count: int = 0
     instances: int = 0
     #: By value of State.
     counts: tuple[int, ...] = (0,) * len(State)
@@ -65,10 +65,10 @@ class Header:
     @property
     def layout_version(self) -> str:
         """Changes exactly when agents or homes were added, or the record was made anew."""
-        return f"{self.epoch}-{self.rows}-{self.homed}"
+        return f"{self.epoch}-{self.rows}-{self.home_count}"
 
 
-def pack_header(header: Header) -> bytes:
+def pack_header(header: RecordHeader) -> bytes:
     """The header's bytes."""
     place = _PLACE.pack(
         _MAGIC,
@@ -78,38 +78,38 @@ def pack_header(header: Header) -> bytes:
         header.round,
         header.as_of,
         header.interval,
-        header.homed,
+        header.home_count,
         header.instances,
     )
     return place + _COUNTS.pack(*header.counts)
 
 
-def unpack_header(blob: bytes) -> Header | None:
+def unpack_header(blob: bytes) -> RecordHeader | None:
     """The header at the beginning of `blob`; None when there is none.
 
     Of one of another version only the place in the event stream: the next round goes on from there, with new rows.
     """
     if len(blob) < _PLACE.size or not blob.startswith(_MAGIC[:3]):
         return None
-    magic, rows, epoch, seq, number, as_of, interval, homed, instances = _PLACE.unpack_from(blob)
+    magic, rows, epoch, seq, round_number, as_of, interval, home_count, instances = _PLACE.unpack_from(blob)
     if magic != _MAGIC:
-        return Header(epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=number, interval=interval)
+        return RecordHeader(epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=round_number, interval=interval)
     if len(blob) < HEADER_SIZE:
         return None
-    return Header(
+    return RecordHeader(
         epoch=epoch.rstrip(b"\0").decode(),
         rows=rows,
         seq=seq,
-        round=number,
+        round=round_number,
         as_of=as_of,
         interval=interval,
-        homed=homed,
+        home_count=home_count,
         instances=instances,
         counts=_COUNTS.unpack_from(blob, _PLACE.size),
     )
 
 
-def blank(dtype: np.dtype[np.void], count: int) -> Rows:
+def blank_rows(dtype: np.dtype[np.void], count: int) -> Rows:
     """Rows of agents of whom nothing is known."""
     if dtype == HEARTBEAT:
         return empty_heartbeats(count)
@@ -123,20 +123,20 @@ def blank(dtype: np.dtype[np.void], count: int) -> Rows:
 
 def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset: int = 0) -> Rows:
     """The rows in `blob` after `offset` bytes, cut or filled up with blank ones to `count`; read-only."""
-    whole = max(len(blob or b"") - offset, 0) // dtype.itemsize
-    if blob is None or whole == 0:
-        return blank(dtype, count)
-    found: Rows = np.frombuffer(blob, dtype, count=min(whole, count), offset=offset)
-    if whole < count:
-        found = np.concatenate([found, blank(dtype, count - whole)])
-    return found
+    row_count = max(len(blob or b"") - offset, 0) // dtype.itemsize
+    if blob is None or row_count == 0:
+        return blank_rows(dtype, count)
+    rows: Rows = np.frombuffer(blob, dtype, count=min(row_count, count), offset=offset)
+    if row_count < count:
+        rows = np.concatenate([rows, blank_rows(dtype, count - row_count)])
+    return rows
 
 
-def fitted(rows: Rows, count: int) -> Rows:
+def fit_rows(rows: Rows, count: int) -> Rows:
     """The rows, cut or filled up with blank ones to `count`."""
     if len(rows) >= count:
         return rows[:count]
-    return np.concatenate([rows, blank(rows.dtype, count - len(rows))])
+    return np.concatenate([rows, blank_rows(rows.dtype, count - len(rows))])
 
 
 def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
@@ -148,7 +148,7 @@ def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class InstanceSpell:
     """The state an instance had in the newest round, since when it is sick, and what it was as a destination."""
 
     state: InstanceState = InstanceState.UNKNOWN
@@ -161,7 +161,7 @@ class Spell:
 class FeedState:
     """Our place in an incremental feed, and its freshness."""
 
-    feed: Feed = field(default_factory=Feed)
+    freshness: FeedFreshness = field(default_factory=FeedFreshness)
     #: The feed's own epoch and the revision to ask from.
     epoch: str = ""
     revision: int = 0
@@ -172,36 +172,36 @@ class FeedState:
     #: Instance index of the auth that answered last (presence only).
     source: int | None = None
 
-    def attempted(self, at: float) -> FeedState:
+    def after_failed_attempt(self, at: float) -> FeedState:
         """The same after an attempt that failed."""
-        return replace(self, feed=Feed(attempted_at=at, answered_at=self.feed.answered_at))
+        return replace(self, freshness=FeedFreshness(attempted_at=at, answered_at=self.freshness.answered_at))
 
 
-def _dump(value: Mapping[str, Any]) -> str:
+def _dump(document: Mapping[str, Any]) -> str:
     return json.dumps(
-        {name: item for name, item in value.items() if item not in (None, "", 0)}, separators=(",", ":")
+        {name: content for name, content in document.items() if content not in (None, "", 0)}, separators=(",", ":")
     )
 
 
-def pack_resource(resource: Resource) -> str:
+def pack_resource(resource: InstanceResource) -> str:
     """Its JSON."""
     return _dump(asdict(resource))
 
 
-@lru_cache(_KEPT)
-def unpack_resource(text: bytes) -> Resource:
+@lru_cache(_CACHE_SIZE)
+def unpack_resource(text: bytes) -> InstanceResource:
     """From its JSON."""
-    return Resource(**{"name": "", "address": "", **_read(text.decode())[0]})
+    return InstanceResource(**{"name": "", "address": "", **_decode_json(text.decode())[0]})
 
 
 def pack_poll(poll: Poll) -> str:
     """Its JSON: attempts are [at, ok, error]."""
     fields = fields_of(poll) | {
         "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
-        "watch": None if poll.watch is UNWATCHED else pack_watch(poll.watch),
+        "watch": None if poll.watch is INITIAL_WATCH else pack_watch(poll.watch),
     }
-    kept = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps(kept, separators=(",", ":"))
+    present_fields = {name: content for name, content in fields.items() if content is not None}
+    return json.dumps(present_fields, separators=(",", ":"))
 
 
 _POLL_FIELDS = frozenset(Poll.__dataclass_fields__)
@@ -209,8 +209,8 @@ _POLL_FIELDS = frozenset(Poll.__dataclass_fields__)
 
 def unpack_poll(text: bytes) -> dict[str, Any]:
     """The fields of a Poll, from its JSON; those of another version are left out."""
-    fields: dict[str, Any] = _read(text.decode())[0]
-    fields["attempts"] = tuple(Attempt(at, bool(ok), error) for at, ok, error in fields["attempts"])
+    fields: dict[str, Any] = _decode_json(text.decode())[0]
+    fields["attempts"] = tuple(PollAttempt(at, bool(ok), error) for at, ok, error in fields["attempts"])
     if "serving" in fields:
         fields["serving"] = ServingStatus(fields["serving"])
     if "watch" in fields:
@@ -220,21 +220,21 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
     return fields
 
 
-def pack_spell(spell: Spell) -> str:
+def pack_spell(spell: InstanceSpell) -> str:
     """Its text: `2 1700000000.0 degraded`, or `1 - healthy draining` for one that is well."""
     since = "-" if spell.sick_since is None else repr(spell.sick_since)
     return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.draining else "")
 
 
-@lru_cache(_KEPT)
-def unpack_spell(text: bytes) -> Spell:
+@lru_cache(_CACHE_SIZE)
+def unpack_spell(text: bytes) -> InstanceSpell:
     """From its text."""
-    state, since, health, draining, *_ = [*text.decode().split(" "), "", "", ""]
-    return Spell(
+    state, since, health, drain_mark, *_ = [*text.decode().split(" "), "", "", ""]
+    return InstanceSpell(
         InstanceState(int(state)),
         None if since in ("", "-") else float(since),
         Health(health or Health.UNKNOWN),
-        bool(draining),
+        bool(drain_mark),
     )
 
 
@@ -245,21 +245,21 @@ def pack_feed(state: FeedState) -> str:
         "revision": state.revision,
         "listing": int(state.listing),
         "parity": state.parity,
-        "attempted_at": state.feed.attempted_at,
-        "answered_at": state.feed.answered_at,
+        "attempted_at": state.freshness.attempted_at,
+        "answered_at": state.freshness.answered_at,
     }
-    text = {name: value for name, value in fields.items() if value}
+    present_fields = {name: content for name, content in fields.items() if content}
     # Index 0 is an auth like any other: it must not be dropped with what is empty.
     return json.dumps(
-        text if state.source is None else {**text, "source": state.source}, separators=(",", ":")
+        present_fields if state.source is None else {**present_fields, "source": state.source}, separators=(",", ":")
     )
 
 
 def unpack_feed(text: bytes | None) -> FeedState:
     """From its JSON; nothing kept means never asked."""
-    fields = _read((text or b"{}").decode())[0]
+    fields = _decode_json((text or b"{}").decode())[0]
     return FeedState(
-        feed=Feed(attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")),
+        freshness=FeedFreshness(attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")),
         epoch=fields.get("epoch", ""),
         revision=fields.get("revision", 0),
         listing=bool(fields.get("listing", 0)),
@@ -269,10 +269,10 @@ def unpack_feed(text: bytes | None) -> FeedState:
 
 
 def facts_of(
-    names: Iterable[tuple[str, str, str]],
-    resources: Mapping[int, Resource],
+    identities: Iterable[tuple[str, str, str]],
+    resources: Mapping[int, InstanceResource],
     polls: Mapping[int, Mapping[str, Any]],
-    spells: Mapping[int, Spell],
+    spells: Mapping[int, InstanceSpell],
     listed_at: float | None,
 ) -> dict[int, InstanceFacts]:
     """Join what is kept of each instance; `names` are (id, kind, name) by index.
@@ -280,15 +280,15 @@ def facts_of(
     `listed_at` is when the lists of instances were last answered.
     """
     facts = {}
-    for index, (identity, kind, name) in enumerate(names):
-        resource = resources.get(index) or Resource(name, address="")
+    for index, (identity, kind, name) in enumerate(identities):
+        resource = resources.get(index) or InstanceResource(name, address="")
         if not resource.name:
             resource = replace(resource, name=name)
         facts[index] = InstanceFacts(
             id=identity,
             index=index,
             kind=InstanceKind(kind),
-            sick_since=(spells.get(index) or Spell()).sick_since,
+            sick_since=(spells.get(index) or InstanceSpell()).sick_since,
             listed_at=listed_at,
             **vars(resource),
             **polls.get(index, {}),

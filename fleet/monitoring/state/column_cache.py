@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from redis import Redis
 
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
-from fleet.monitoring.state.codec import HEADER_SIZE, FeedState, Header, Rows, blank, rows_of, unpack_header
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.codec import HEADER_SIZE, FeedState, RecordHeader, Rows, blank_rows, rows_of, unpack_header
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 
 _Version = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class ColumnVersions:
     """What says that a column is another one. Rows are written together with their place in the feed they came from."""
 
     heartbeats: _Version
@@ -28,7 +28,7 @@ class Versions:
     @classmethod
     def of(
         cls, epoch: bytes, memory: bytes, newest: bytes, presence: FeedState, tunnels: Mapping[int, FeedState]
-    ) -> Versions:
+    ) -> ColumnVersions:
         """From the record's small values."""
         heartbeats = (epoch, presence.epoch, presence.revision, presence.listing, presence.parity)
         return cls(
@@ -41,50 +41,50 @@ class Versions:
         )
 
 
-_NEVER: _Version = ()
+_NO_VERSION: _Version = ()
 
 
 @dataclass(slots=True)
-class Kept:
+class ColumnCache:
     """Columns of one cluster, and which version each is of."""
 
-    header: Header | None = None
-    heartbeats: Rows = field(default_factory=lambda: blank(HEARTBEAT, 0))
-    memory: Rows = field(default_factory=lambda: blank(MEMORY, 0))
-    verdicts: Rows = field(default_factory=lambda: blank(VERDICT, 0))
+    header: RecordHeader | None = None
+    heartbeats: Rows = field(default_factory=lambda: blank_rows(HEARTBEAT, 0))
+    memory: Rows = field(default_factory=lambda: blank_rows(MEMORY, 0))
+    verdicts: Rows = field(default_factory=lambda: blank_rows(VERDICT, 0))
     tunnels: dict[int, bytes] = field(default_factory=dict)
-    versions: Versions = Versions(_NEVER, _NEVER, _NEVER, {})
+    versions: ColumnVersions = ColumnVersions(_NO_VERSION, _NO_VERSION, _NO_VERSION, {})
 
-    def refresh(self, redis: Redis, keys: Keys, wanted: Versions) -> Kept:
+    def refresh(self, redis: Redis, keys: Keys, new_versions: ColumnVersions) -> ColumnCache:
         """Read the columns whose version is not the wanted one. Raises StateUnavailable."""
-        have = self.versions
-        proxies = [proxy for proxy, version in wanted.tunnels.items() if have.tunnels.get(proxy) != version]
-        with reaching(), redis.pipeline(transaction=True) as pipe:
-            for key, same in (
-                (keys.heartbeats, have.heartbeats == wanted.heartbeats),
-                (keys.memory, have.memory == wanted.memory),
-                (keys.verdicts, have.verdicts == wanted.verdicts),
+        old_versions = self.versions
+        proxies = [proxy for proxy, version in new_versions.tunnels.items() if old_versions.tunnels.get(proxy) != version]
+        with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
+            for key, is_current in (
+                (keys.heartbeats, old_versions.heartbeats == new_versions.heartbeats),
+                (keys.memory, old_versions.memory == new_versions.memory),
+                (keys.verdicts, old_versions.verdicts == new_versions.verdicts),
             ):
-                if not same:
+                if not is_current:
                     pipe.get(key)
             if proxies:
                 pipe.hmget(keys.tunnels, [str(proxy) for proxy in proxies])
-            answers = iter(pipe.execute())
-        if have.heartbeats != wanted.heartbeats:
-            self.heartbeats = _all(next(answers), self.heartbeats)
-        if have.memory != wanted.memory:
-            self.memory = _all(next(answers), self.memory)
-        if have.verdicts != wanted.verdicts:
-            blob = next(answers) or b""
+            replies = iter(pipe.execute())
+        if old_versions.heartbeats != new_versions.heartbeats:
+            self.heartbeats = _all_rows(next(replies), self.heartbeats)
+        if old_versions.memory != new_versions.memory:
+            self.memory = _all_rows(next(replies), self.memory)
+        if old_versions.verdicts != new_versions.verdicts:
+            blob = next(replies) or b""
             self.header = unpack_header(blob)
             self.verdicts = rows_of(blob, VERDICT, self.header.rows if self.header else 0, offset=HEADER_SIZE)
         if proxies:
-            self.tunnels.update(zip(proxies, (blob or b"" for blob in next(answers)), strict=True))
-        for proxy in set(self.tunnels) - set(wanted.tunnels):
+            self.tunnels.update(zip(proxies, (blob or b"" for blob in next(replies)), strict=True))
+        for proxy in set(self.tunnels) - set(new_versions.tunnels):
             del self.tunnels[proxy]
-        self.versions = wanted
+        self.versions = new_versions
         return self
 
 
-def _all(blob: bytes | None, like: Rows) -> Rows:
-    return rows_of(blob, like.dtype, len(blob or b"") // like.dtype.itemsize)
+def _all_rows(blob: bytes | None, previous_rows: Rows) -> Rows:
+    return rows_of(blob, previous_rows.dtype, len(blob or b"") // previous_rows.dtype.itemsize)

@@ -10,7 +10,7 @@ from redis.backoff import ConstantBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from fleet.monitoring.state import StateUnavailable
+from fleet.monitoring.state import StateUnavailableError
 
 #: Seconds for an answer and for a connection. Set, not left to redis-py: its defaults changed with version 8.
 _ANSWER_TIMEOUT = 5.0
@@ -33,9 +33,9 @@ def connect(url: str) -> Redis:
 
 
 @contextmanager
-def reaching() -> Iterator[None]:
+def map_redis_errors() -> Iterator[None]:
     """Turn redis-py's errors into StateUnavailable."""
     try:
         yield
     except RedisError as error:
-        raise StateUnavailable(f"Redis does not answer: {error}") from error
+        raise StateUnavailableError(f"Redis does not answer: {error}") from error

@@ -12,7 +12,7 @@ class _Key:
         self._name = name
 
     def __get__(self, keys: Keys, owner: type[Keys]) -> str:
-        return _spell(keys, self._name)
+        return _key_name(keys, self._name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,16 @@ class Keys:
 
     def round_claim(self, number: int) -> str:
         """String: set by the one who started the round."""
-        return _spell(self, f"round:{number}")
+        return _key_name(self, f"round:{number}")
 
     def shard_claim(self, number: int, shard: int) -> str:
         """String: set by the one who polls the shard."""
-        return _spell(self, f"round:{number}:shard:{shard}")
+        return _key_name(self, f"round:{number}:shard:{shard}")
 
-    def pending(self, number: int) -> str:
+    def pending_shards(self, number: int) -> str:
         """Set: shards of the round that have not ended."""
-        return _spell(self, f"round:{number}:pending")
+        return _key_name(self, f"round:{number}:pending")
 
 
-def _spell(keys: Keys, name: str) -> str:
+def _key_name(keys: Keys, name: str) -> str:
     return f"{keys.prefix}:{keys.cluster}:{name}"

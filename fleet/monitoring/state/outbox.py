@@ -22,7 +22,7 @@ _HEAD = struct.Struct("<QdII")
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class RoundChanges:
     """One round's changes."""
 
     round: int
@@ -31,35 +31,35 @@ class Owed:
     #: TRANSITION rows.
     transitions: Rows
     #: Agents that are new, or are remembered differently: their MEMORY rows have to be saved.
-    remembered: npt.NDArray[np.uint32]
+    changed_agents: npt.NDArray[np.uint32]
     #: INSTANCE_TRANSITION rows.
     instances: Rows = field(default_factory=lambda: _NO_INSTANCES)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """The database need not hear of this round."""
-        return not (len(self.transitions) or len(self.remembered) or len(self.instances))
+        return not (len(self.transitions) or len(self.changed_agents) or len(self.instances))
 
 
-def pack_owed(owed: Owed) -> bytes:
+def pack_round_changes(changes: RoundChanges) -> bytes:
     """Its bytes; none when there is nothing to owe."""
-    if owed.empty:
+    if changes.is_empty:
         return b""
-    head = _HEAD.pack(owed.round, owed.at, len(owed.transitions), len(owed.remembered))
-    rows = owed.transitions.tobytes() + owed.remembered.astype("<u4").tobytes()
+    head = _HEAD.pack(changes.round, changes.at, len(changes.transitions), len(changes.changed_agents))
+    rows = changes.transitions.tobytes() + changes.changed_agents.astype("<u4").tobytes()
     # Instances last and uncounted: what was owed before an upgrade has none, and can still be read.
-    return head + rows + owed.instances.tobytes()
+    return head + rows + changes.instances.tobytes()
 
 
-def unpack_owed(blob: bytes) -> Owed:
+def unpack_round_changes(blob: bytes) -> RoundChanges:
     """From its bytes."""
-    number, at, transitions, remembered = _HEAD.unpack_from(blob)
-    middle = _HEAD.size + transitions * TRANSITION.itemsize
-    end = middle + 4 * remembered
-    return Owed(
-        round=number,
+    round_number, at, transition_count, changed_agent_count = _HEAD.unpack_from(blob)
+    middle = _HEAD.size + transition_count * TRANSITION.itemsize
+    end = middle + 4 * changed_agent_count
+    return RoundChanges(
+        round=round_number,
         at=at,
-        transitions=np.frombuffer(blob, TRANSITION, transitions, _HEAD.size),
-        remembered=np.frombuffer(blob, np.dtype("<u4"), remembered, middle),
+        transitions=np.frombuffer(blob, TRANSITION, transition_count, _HEAD.size),
+        changed_agents=np.frombuffer(blob, np.dtype("<u4"), changed_agent_count, middle),
         instances=np.frombuffer(blob, INSTANCE_TRANSITION, -1, end) if end < len(blob) else _NO_INSTANCES,
     )

@@ -13,16 +13,16 @@ from typing import TypeVar, cast
 import numpy as np
 from redis import Redis
 
-from fleet.monitoring.agent_report import Answer
-from fleet.monitoring.classify import FleetFrame, prepare
+from fleet.monitoring.agent_report import AgentReportResponse
+from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import MEMORY, NO_INSTANCE, TUNNEL, VERDICT
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.state import RecordLost
-from fleet.monitoring.state.agent_reports import unpack_answer
-from fleet.monitoring.state.codec import HEADER_SIZE, Header, rows_of, unpack_header
-from fleet.monitoring.state.connect import connect, reaching
+from fleet.monitoring.state import RecordLostError
+from fleet.monitoring.state.agent_reports import unpack_agent_response
+from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
+from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import load, nothing
+from fleet.monitoring.state.record import load, empty_record
 from fleet.monitoring.state.roster import Rosters
 from fleet.monitoring.state.tables import explanation_of, table_of, view_of
 from fleet.monitoring.views import (
@@ -35,15 +35,15 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import State
 
 T = TypeVar("T")
 
 #: How often a read starts over because the record was made anew under it.
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 #: A cluster without a record yet.
-_NOTHING = Header(epoch="")
+_EMPTY_HEADER = RecordHeader(epoch="")
 
 
 class Reader:
@@ -92,9 +92,9 @@ class Reader:
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
         """Every agent's state at one moment of the event stream. Raises StateUnavailable."""
-        with reaching():
+        with map_redis_errors():
             blob = cast("bytes | None", self._redis.get(self._keys(cluster).verdicts))
-        header = unpack_header(blob or b"") or _NOTHING
+        header = unpack_header(blob or b"") or _EMPTY_HEADER
         states = rows_of(blob, VERDICT, header.rows, offset=HEADER_SIZE)["state"]
         stale = is_stale(header, now)
         if stale:
@@ -113,24 +113,24 @@ class Reader:
 
     def layout(self, cluster: str) -> Layout:
         """Who stands where on the map. Raises StateUnavailable."""
-        return self._retried(lambda: self._layout(cluster))
+        return self._with_retries(lambda: self._layout(cluster))
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """All columns at one moment. Costs one small read while no round has concluded. Raises StateUnavailable."""
         header = self._header(cluster)
         stale = is_stale(header, now)
         key = (header.epoch, header.round, stale)
-        kept = self._tables.get(cluster)
-        if kept is None or kept[0] != key:
-            kept = (key, *self._retried(lambda: self._build(cluster, now)))
-            self._tables[cluster] = kept
-        return kept[1]
+        cache_entry = self._tables.get(cluster)
+        if cache_entry is None or cache_entry[0] != key:
+            cache_entry = (key, *self._with_retries(lambda: self._build(cluster, now)))
+            self._tables[cluster] = cache_entry
+        return cache_entry[1]
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
         """All instances ever seen, auths first, by name. Raises StateUnavailable."""
         views = self.table(cluster, now).instances.values()
         return tuple(
-            sorted(views, key=lambda view: (view.facts.kind, natural(view.facts.name), view.facts.index))
+            sorted(views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index))
         )
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
@@ -149,67 +149,67 @@ class Reader:
         index = self._rosters.read(keys.epoch, keys.agents).index.get(agent_id)
         if index is None or index >= len(table.ids) or table.ids[index] != agent_id:
             return None
-        found = explanation_of(table, index, self._frame(table))
-        opened_at = self._opened(keys, index, found.evidence.tunnels)
-        answer = self._answer(keys, index)
-        named = _named(answer, table) if answer is not None else {}
-        return replace(found, opened_at=opened_at, answer=answer, instances={**found.instances, **named})
+        explanation = explanation_of(table, index, self._frame(table))
+        opened_at = self._read_opened_at(keys, index, explanation.evidence.tunnels)
+        response = self._agent_response(keys, index)
+        response_instances = _instances_in(response, table) if response is not None else {}
+        return replace(explanation, opened_at=opened_at, report_response=response, instances={**explanation.instances, **response_instances})
 
-    def answers(self, cluster: str) -> dict[int, Answer]:
+    def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """What agents said of themselves lately, by agent index: 2,000 at most. Raises StateUnavailable."""
-        with reaching():
-            found = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).answers))
-        return {int(index): unpack_answer(text) for index, text in found.items()}
+        with map_redis_errors():
+            blobs = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).answers))
+        return {int(index): unpack_agent_response(text) for index, text in blobs.items()}
 
-    def _answer(self, keys: Keys, agent: int) -> Answer | None:
+    def _agent_response(self, keys: Keys, agent: int) -> AgentReportResponse | None:
         """What an agent said of itself; it goes with its record, as the indices do."""
-        with reaching():
-            found = self._redis.hget(keys.answers, str(agent))
-        return unpack_answer(found) if isinstance(found, bytes) else None
+        with map_redis_errors():
+            blob = self._redis.hget(keys.answers, str(agent))
+        return unpack_agent_response(blob) if isinstance(blob, bytes) else None
 
-    def _opened(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
+    def _read_opened_at(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
         """When an agent's tunnels were opened. Tables leave that out: it is asked for one agent at a time."""
         if not proxies:
             return {}
-        with reaching():
+        with map_redis_errors():
             blobs = cast("list[bytes | None]", self._redis.hmget(keys.tunnels, [str(at) for at in proxies]))
-        found = {}
+        opened_at = {}
         for proxy, blob in zip(proxies, blobs, strict=True):
             rows = np.frombuffer(blob or b"", TUNNEL)
-            mine = rows["opened_at"][rows["agent"] == agent]
-            if len(mine):
-                found[proxy] = float(mine[0])
-        return found
+            agent_times = rows["opened_at"][rows["agent"] == agent]
+            if len(agent_times):
+                opened_at[proxy] = float(agent_times[0])
+        return opened_at
 
     def _build(self, cluster: str, now: float) -> tuple[FleetTable, FleetFrame]:
         try:
-            record = load(self._redis, self._rosters, self._keys(cluster), concluded=True)
-        except RecordLost:
+            record = load(self._redis, self._rosters, self._keys(cluster), is_concluded_only=True)
+        except RecordLostError:
             if self._header(cluster).epoch:
                 raise
-            record = nothing(cluster)
+            record = empty_record(cluster)
         timing = Timing(round_interval=record.header.interval)
         table = table_of(record, now, timing, stale=is_stale(record.header, now))
         # In the words of the moment when the round concluded: its predictions were made then.
-        return table, prepare(table.fleet, table.as_of or now)
+        return table, prepare_frame(table.fleet, table.as_of or now)
 
     def _frame(self, table: FleetTable) -> FleetFrame:
-        kept = self._tables.get(table.cluster)
-        if kept is not None and kept[1] is table:
-            return kept[2]
-        return prepare(table.fleet, table.as_of or 0.0)
+        cache_entry = self._tables.get(table.cluster)
+        if cache_entry is not None and cache_entry[1] is table:
+            return cache_entry[2]
+        return prepare_frame(table.fleet, table.as_of or 0.0)
 
     def _layout(self, cluster: str) -> Layout:
         keys = self._keys(cluster)
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.getrange(keys.verdicts, 0, HEADER_SIZE - 1)
             pipe.get(keys.memory)
             head, memory = cast("list[bytes | None]", pipe.execute())
-        header = unpack_header(head or b"") or _NOTHING
+        header = unpack_header(head or b"") or _EMPTY_HEADER
         agents = self._rosters.read(keys.epoch, keys.agents)
         instances = self._rosters.read(keys.epoch, keys.instances)
         if header.rows and not agents.epoch == instances.epoch == header.epoch:
-            raise RecordLost(f"cluster {cluster}: the record was made anew")
+            raise RecordLostError(f"cluster {cluster}: the record was made anew")
         homes = rows_of(memory, MEMORY, header.rows)["home"]
         # By instance index: instances are numbered in the order in which they were first recorded.
         blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
@@ -228,27 +228,27 @@ class Reader:
     def _keys(self, cluster: str) -> Keys:
         return Keys(self._prefix, cluster)
 
-    def _header(self, cluster: str) -> Header:
-        with reaching():
+    def _header(self, cluster: str) -> RecordHeader:
+        with map_redis_errors():
             blob = self._redis.getrange(self._keys(cluster).verdicts, 0, HEADER_SIZE - 1)
-        return unpack_header(cast("bytes", blob)) or _NOTHING
+        return unpack_header(cast("bytes", blob)) or _EMPTY_HEADER
 
-    def _retried(self, read: Callable[[], T]) -> T:
-        for _ in range(_TRIES - 1):
+    def _with_retries(self, read: Callable[[], T]) -> T:
+        for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 return read()
-            except RecordLost:
+            except RecordLostError:
                 continue
         return read()
 
 
-def _named(answer: Answer, table: FleetTable) -> dict[int, InstanceView]:
+def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int, InstanceView]:
     """The instances an answer speaks of."""
-    report = answer.report
+    report = response.report
     ids: set[str] = set()
     if report is not None:
         ids = {*report.tracker.claimed, *(proxy.proxy_id for proxy in report.tracker.proxies)}
-    return {at: view for at, view in table.instances.items() if at == answer.proxy or view.facts.id in ids}
+    return {at: view for at, view in table.instances.items() if at == response.proxy or view.facts.id in ids}
 
 
 def open_reader(url: str, prefix: str) -> Reader:
@@ -256,14 +256,14 @@ def open_reader(url: str, prefix: str) -> Reader:
     return Reader(connect(url), prefix)
 
 
-def is_stale(header: Header, now: float) -> bool:
+def is_stale(header: RecordHeader, now: float) -> bool:
     """The newest round concluded too long ago, or none ever did."""
     return not header.as_of or now - header.as_of > Timing(round_interval=header.interval).stale_after
 
 
-def counts_of(header: Header, *, stale: bool) -> Mapping[State, int]:
+def counts_of(header: RecordHeader, *, stale: bool) -> Mapping[State, int]:
     """Agents by state; from stale data only that they are retired can be said."""
     if not stale:
         return dict(zip(State, header.counts, strict=True))
-    retired = header.counts[State.RETIRED]
-    return {**dict.fromkeys(State, 0), State.UNKNOWN: header.rows - retired, State.RETIRED: retired}
+    retired_count = header.counts[State.RETIRED]
+    return {**dict.fromkeys(State, 0), State.UNKNOWN: header.rows - retired_count, State.RETIRED: retired_count}

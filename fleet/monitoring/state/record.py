@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
-from fleet.monitoring.classify import degraded_of
+from fleet.monitoring.classify import find_degraded_instances
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
 from fleet.monitoring.evidence import LISTS, PRESENCE, FleetEvidence, Timing
-from fleet.monitoring.state import RecordLost
-from fleet.monitoring.state.agent_reports import Told, overlay, told_of
+from fleet.monitoring.state import RecordLostError
+from fleet.monitoring.state.agent_reports import ReportRows, overlay_reports, report_rows_of
 from fleet.monitoring.state.codec import (
     FeedState,
-    Header,
+    RecordHeader,
     Rows,
-    Spell,
+    InstanceSpell,
     facts_of,
-    fitted,
+    fit_rows,
     rows_of,
     tunnels_of,
     unpack_feed,
@@ -28,20 +28,20 @@ from fleet.monitoring.state.codec import (
     unpack_resource,
     unpack_spell,
 )
-from fleet.monitoring.state.column_cache import Kept, Versions
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.column_cache import ColumnCache, ColumnVersions
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.roster import Roster, Rosters
 from fleet.vocabulary.instances import InstanceFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ClusterRecord:
     """Everything known of a cluster. Row arrays have one row per agent of `ids`, and are read-only."""
 
     cluster: str
     epoch: str
-    header: Header
+    header: RecordHeader
     ids: tuple[str, ...]
     names: tuple[str, ...]
     heartbeats: Rows
@@ -52,7 +52,7 @@ class Record:
     tunnel_agents: npt.NDArray[np.uint32]
     tunnel_proxies: npt.NDArray[np.uint16]
     instances: Mapping[int, InstanceFacts]
-    spells: Mapping[int, Spell]
+    spells: Mapping[int, InstanceSpell]
     presence: FeedState
     lists: FeedState
     #: By instance index of the proxy.
@@ -60,37 +60,37 @@ class Record:
     #: When a self-probe last succeeded, seconds since the epoch; None when none ever did.
     probed_at: float | None
     #: Agents that were asked through their tunnels lately; what they said is in the columns already.
-    told: Told = field(default_factory=Told)
+    report_rows: ReportRows = field(default_factory=ReportRows)
 
-    def fleet(self, now: float, timing: Timing) -> FleetEvidence:
+    def evidence(self, now: float, timing: Timing) -> FleetEvidence:
         """I and F for `classify`. We are blind when our own probes have failed for as long as makes data stale."""
         return FleetEvidence(
             cluster=self.cluster,
             instances=self.instances,
-            presence=self.presence.feed,
-            tunnels={index: state.feed for index, state in self.tunnel_feeds.items()},
+            presence=self.presence.freshness,
+            tunnels={index: state.freshness for index, state in self.tunnel_feeds.items()},
             blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
             timing=timing,
-            degraded=degraded_of(self.instances, now, timing),
+            degraded_instances=find_degraded_instances(self.instances, now, timing),
         )
 
 
 def _instances_of(
-    known: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists: FeedState
+    roster: Roster, hashes: Sequence[Mapping[bytes, bytes]], lists: FeedState
 ) -> dict[int, InstanceFacts]:
     resources, polls, spells = hashes
     return facts_of(
-        list(zip(known.column(0), known.column(1), known.column(2), strict=True)),
+        list(zip(roster.column(0), roster.column(1), roster.column(2), strict=True)),
         {int(index): unpack_resource(text) for index, text in resources.items()},
         {int(index): unpack_poll(text) for index, text in polls.items()},
         {int(index): unpack_spell(text) for index, text in spells.items()},
-        lists.feed.answered_at,
+        lists.freshness.answered_at,
     )
 
 
 def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, InstanceFacts]:
     """Facts of all instances, without any column. Raises StateUnavailable."""
-    with reaching(), redis.pipeline(transaction=True) as pipe:
+    with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
         for key in (keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
         pipe.hget(keys.feeds, LISTS)
@@ -99,37 +99,37 @@ def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, Inst
 
 
 def load(
-    redis: Redis, rosters: Rosters, keys: Keys, *, concluded: bool = False, kept: Kept | None = None
-) -> Record:
+    redis: Redis, rosters: Rosters, keys: Keys, *, is_concluded_only: bool = False, cache: ColumnCache | None = None
+) -> ClusterRecord:
     """Read everything; `concluded` leaves out agents that no round has judged yet.
 
     `kept` are columns of an earlier load by the same process: what has not changed since is not read again. Rows may be
     newer than what is said of their freshness, never older.
     Raises RecordLost when there is no record, or when it was made anew meanwhile; StateUnavailable.
     """
-    with reaching(), redis.pipeline(transaction=True) as pipe:
+    with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
         for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
             pipe.get(key)
         for key in (keys.feeds, keys.told, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        epoch, version, newest, probe, feeds, answers, *hashes = pipe.execute()
+        epoch, version, newest, probe, feeds, report_blobs, *hashes = pipe.execute()
     states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
     presence, lists = states.pop(PRESENCE, FeedState()), states.pop(LISTS, FeedState())
     tunnel_feeds = {int(name): state for name, state in states.items()}
-    wanted = Versions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
-    columns = (kept or Kept()).refresh(redis, keys, wanted)
+    versions = ColumnVersions.of(epoch or b"", version or b"", newest or b"", presence, tunnel_feeds)
+    columns = (cache or ColumnCache()).refresh(redis, keys, versions)
     agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
-        raise RecordLost(f"cluster {keys.cluster}: there is no record, or a new one")
-    header = columns.header or Header(epoch=agents.epoch)
-    count = min(header.rows, len(agents.index)) if concluded else len(agents.index)
+        raise RecordLostError(f"cluster {keys.cluster}: there is no record, or a new one")
+    header = columns.header or RecordHeader(epoch=agents.epoch)
+    count = min(header.rows, len(agents.index)) if is_concluded_only else len(agents.index)
     tunnel_agents, tunnel_proxies = tunnels_of(columns.tunnels)
     if count < len(agents.index):
-        judged = tunnel_agents < count
-        tunnel_agents, tunnel_proxies = tunnel_agents[judged], tunnel_proxies[judged]
-    told = told_of(answers, count)
-    heartbeats, memory = overlay(fitted(columns.heartbeats, count), fitted(columns.memory, count), told)
-    return Record(
+        is_classified = tunnel_agents < count
+        tunnel_agents, tunnel_proxies = tunnel_agents[is_classified], tunnel_proxies[is_classified]
+    report_rows = report_rows_of(report_blobs, count)
+    heartbeats, memory = overlay_reports(fit_rows(columns.heartbeats, count), fit_rows(columns.memory, count), report_rows)
+    return ClusterRecord(
         cluster=keys.cluster,
         epoch=agents.epoch,
         header=header,
@@ -138,7 +138,7 @@ def load(
         heartbeats=heartbeats,
         memory=memory,
         memory_version=version or b"",
-        verdicts=fitted(columns.verdicts, count),
+        verdicts=fit_rows(columns.verdicts, count),
         tunnel_agents=tunnel_agents,
         tunnel_proxies=tunnel_proxies,
         instances=_instances_of(instances, hashes, lists),
@@ -147,17 +147,17 @@ def load(
         lists=lists,
         tunnel_feeds=tunnel_feeds,
         probed_at=None if probe is None else float(probe),
-        told=told,
+        report_rows=report_rows,
     )
 
 
-def nothing(cluster: str) -> Record:
+def empty_record(cluster: str) -> ClusterRecord:
     """A cluster of which nothing was recorded yet."""
     tunnel_agents, tunnel_proxies = tunnels_of({})
-    return Record(
+    return ClusterRecord(
         cluster=cluster,
         epoch="",
-        header=Header(epoch=""),
+        header=RecordHeader(epoch=""),
         ids=(),
         names=(),
         heartbeats=rows_of(None, HEARTBEAT, 0),

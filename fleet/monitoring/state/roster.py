@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
-from fleet.monitoring.state import RecordLost, StateError
+from fleet.monitoring.state import RecordLostError, StateError
 from fleet.monitoring.state.batch import Batch
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.protocol import text_limits
 
 #: How often interning starts over because somebody else appended first.
-_TRIES = 20
+_MAX_ATTEMPTS = 20
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Roster:
     columns: list[list[str]] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
     #: What `first` made last, by field.
-    _made: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    _first_columns: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def column(self, number: int) -> list[str]:
         """A field of every record, by index; only ever grows while the epoch stays."""
@@ -43,34 +43,34 @@ class Roster:
         Made anew only when `count` is another one: a round that made its own copies spent a quarter of its time on
         100,000 names, most of it in the garbage collector.
         """
-        made = self._made.get(number, ())
-        if len(made) != count:
-            made = self._made[number] = tuple(islice(self.column(number), count))
-        return made
+        column = self._first_columns.get(number, ())
+        if len(column) != count:
+            column = self._first_columns[number] = tuple(islice(self.column(number), count))
+        return column
 
-    def take(self, epoch: str, tail: bytes) -> None:
+    def append_tail(self, epoch: str, tail: bytes) -> None:
         """Take in what was appended after `length`; a new epoch starts over."""
         if epoch != self.epoch:
-            self.epoch, self.length, self.columns, self.index, self._made = epoch, 0, [], {}, {}
+            self.epoch, self.length, self.columns, self.index, self._first_columns = epoch, 0, [], {}, {}
         if not tail:
             return
         start = len(self.index)
-        added = list(zip(*(line.split("\t") for line in tail.decode().split("\n")[:-1]), strict=True))
-        self.columns = self.columns or [[] for _ in added]
-        for column, values in zip(self.columns, added, strict=True):
-            column.extend(values)
-        self.index.update(zip(added[0], range(start, start + len(added[0])), strict=True))
+        new_columns = list(zip(*(line.split("\t") for line in tail.decode().split("\n")[:-1]), strict=True))
+        self.columns = self.columns or [[] for _ in new_columns]
+        for column, texts in zip(self.columns, new_columns, strict=True):
+            column.extend(texts)
+        self.index.update(zip(new_columns[0], range(start, start + len(new_columns[0])), strict=True))
         self.length += len(tail)
 
 
-def fit(text: str) -> str:
+def clean_text(text: str) -> str:
     """Make a name fit for a record: it may hold anything but what separates records, and has an end."""
     return text_limits.cut(text).translate({9: " ", 10: " ", 13: " "})
 
 
-def encode(records: Iterable[Sequence[str]]) -> bytes:
+def encode_records(records: Iterable[Sequence[str]]) -> bytes:
     """The bytes of records."""
-    return "".join("\t".join(map(fit, record)) + "\n" for record in records).encode()
+    return "".join("\t".join(map(clean_text, record)) + "\n" for record in records).encode()
 
 
 class Rosters:
@@ -78,7 +78,7 @@ class Rosters:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._kept: dict[str, Roster] = {}
+        self._rosters: dict[str, Roster] = {}
         # Web workers read from several threads, and a tail must be taken in once.
         self._lock = RLock()
 
@@ -89,41 +89,41 @@ class Rosters:
     def read_together(self, epoch_key: str, *keys: str) -> tuple[Roster, ...]:
         """Several rosters of one record, by one question. Raises StateUnavailable."""
         with self._lock:
-            known = [self._kept.setdefault(key, Roster()) for key in keys]
-            with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            rosters = [self._rosters.setdefault(key, Roster()) for key in keys]
+            with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
                 pipe.get(epoch_key)
-                for key, roster in zip(keys, known, strict=True):
+                for key, roster in zip(keys, rosters, strict=True):
                     pipe.getrange(key, roster.length, -1)
                 epoch, *tails = cast("list[bytes | None]", pipe.execute())
             name = (epoch or b"").decode()
-            outdated = [
-                key for key, roster in zip(keys, known, strict=True) if name != roster.epoch and roster.length
+            outdated_keys = [
+                key for key, roster in zip(keys, rosters, strict=True) if name != roster.epoch and roster.length
             ]
-            if outdated:
+            if outdated_keys:
                 # Our place in the old list means nothing in the new one. Others may still hold the old object.
-                self._kept.update((key, Roster()) for key in outdated)
+                self._rosters.update((key, Roster()) for key in outdated_keys)
                 return self.read_together(epoch_key, *keys)
-            for roster, tail in zip(known, tails, strict=True):
-                roster.take(name, tail or b"")
-            return tuple(known)
+            for roster, tail in zip(rosters, tails, strict=True):
+                roster.append_tail(name, tail or b"")
+            return tuple(rosters)
 
     def intern(
-        self, epoch_key: str, key: str, epoch: str, wanted: Sequence[tuple[str, ...]]
+        self, epoch_key: str, key: str, epoch: str, records: Sequence[tuple[str, ...]]
     ) -> npt.NDArray[np.uint32]:
         """Indices of `wanted` records by their ids; unknown ones are appended. Raises RecordLost, StateUnavailable."""
-        known = self._kept.get(key) or self.read(epoch_key, key)
-        for _ in range(_TRIES):
-            missing = list({r[0]: r for r in wanted if r[0] not in known.index}.values())
-            if known.epoch == epoch and not missing:
-                return np.fromiter((known.index[r[0]] for r in wanted), np.uint32, len(wanted))
-            known = self.read(epoch_key, key)
-            if known.epoch != epoch:
-                raise RecordLost(f"the record of epoch {epoch} is gone")
-            missing = [r for r in missing if r[0] not in known.index]
-            if missing:
+        roster = self._rosters.get(key) or self.read(epoch_key, key)
+        for _ in range(_MAX_ATTEMPTS):
+            missing_records = list({r[0]: r for r in records if r[0] not in roster.index}.values())
+            if roster.epoch == epoch and not missing_records:
+                return np.fromiter((roster.index[r[0]] for r in records), np.uint32, len(records))
+            roster = self.read(epoch_key, key)
+            if roster.epoch != epoch:
+                raise RecordLostError(f"the record of epoch {epoch} is gone")
+            missing_records = [r for r in missing_records if r[0] not in roster.index]
+            if missing_records:
                 batch = Batch(self._redis)
                 batch.guard_value(epoch_key, epoch)
-                batch.guard_length(key, known.length)
-                batch.grow(key, encode(missing))
+                batch.guard_length(key, roster.length)
+                batch.append(key, encode_records(missing_records))
                 batch.run()
         raise StateError(f"{key}: somebody else kept appending")

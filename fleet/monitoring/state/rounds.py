@@ -7,7 +7,7 @@ from typing import cast
 
 from redis import Redis
 
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 
 #: A claim outlives its round by far, so that a late task finds it; seconds.
@@ -28,36 +28,36 @@ class Rounds:
 
     def claim(self, cluster: str, number: int) -> bool:
         """Become the one who starts the round: however many beats there are, one does. Raises StateUnavailable."""
-        with reaching():
+        with map_redis_errors():
             return bool(self._redis.set(self._keys(cluster).round_claim(number), 1, nx=True, ex=_CLAIM_TTL))
 
     def begin(self, cluster: str, number: int, shards: Iterable[int]) -> int | None:
         """Open the round with its shards; answers the round before it if that never ended. Raises StateUnavailable."""
         keys = self._keys(cluster)
         members = [str(shard) for shard in shards]
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.getset(keys.open_round, number)
             if members:
-                pipe.sadd(keys.pending(number), *members)
-                pipe.expire(keys.pending(number), _CLAIM_TTL)
-            before = cast("bytes | None", pipe.execute()[0])
-        if before is None or int(before) >= number:
+                pipe.sadd(keys.pending_shards(number), *members)
+                pipe.expire(keys.pending_shards(number), _CLAIM_TTL)
+            previous_round = cast("bytes | None", pipe.execute()[0])
+        if previous_round is None or int(previous_round) >= number:
             return None
-        with reaching():
-            left = self._redis.delete(keys.pending(int(before)))
-        return int(before) if left else None
+        with map_redis_errors():
+            deleted_count = self._redis.delete(keys.pending_shards(int(previous_round)))
+        return int(previous_round) if deleted_count else None
 
     def claim_shard(self, cluster: str, number: int, shard: int) -> bool:
         """Become the one who polls the shard. Raises StateUnavailable."""
         key = self._keys(cluster).shard_claim(number, shard)
-        with reaching():
+        with map_redis_errors():
             return bool(self._redis.set(key, 1, nx=True, ex=_CLAIM_TTL))
 
     def finish(self, cluster: str, number: int, shard: int) -> bool:
         """Say that the shard has ended; True to the one who says so last. Raises StateUnavailable."""
         script = self._redis.register_script(_FINISH)
-        with reaching():
-            return bool(script(keys=[self._keys(cluster).pending(number)], args=[shard]))
+        with map_redis_errors():
+            return bool(script(keys=[self._keys(cluster).pending_shards(number)], args=[shard]))
 
     def _keys(self, cluster: str) -> Keys:
         return Keys(self._prefix, cluster)

@@ -14,26 +14,26 @@ from fleet.monitoring.classify import (
     health_of,
     health_sentence,
     instance_sentence,
-    prepare,
+    prepare_frame,
 )
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Mode, Timing
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode, Timing
 from fleet.monitoring.state.codec import Rows
-from fleet.monitoring.state.record import Record
+from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceKind, InstanceState
-from fleet.vocabulary.naming import natural
+from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
-_OLD = "No round has concluded lately: what was known of it is too old."
-_MOVED_ON = "Newer evidence has come in since the last round concluded this; the next one will tell."
+_STALE_SENTENCE = "No round has concluded lately: what was known of it is too old."
+_NEWER_EVIDENCE_SENTENCE = "Newer evidence has come in since the last round concluded this; the next one will tell."
 
 
-def table_of(record: Record, now: float, timing: Timing, *, stale: bool) -> FleetTable:
+def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) -> FleetTable:
     """All columns at one moment; when it is stale, every verdict but `retired` is unknown."""
-    fleet = record.fleet(now, timing)
-    verdicts = aged(record.verdicts) if stale else record.verdicts
+    fleet = record.evidence(now, timing)
+    verdicts = mark_stale(record.verdicts) if stale else record.verdicts
     return FleetTable(
         cluster=record.cluster,
         epoch=record.epoch,
@@ -52,33 +52,33 @@ def table_of(record: Record, now: float, timing: Timing, *, stale: bool) -> Flee
     )
 
 
-def aged(verdicts: Rows) -> Rows:
+def mark_stale(verdicts: Rows) -> Rows:
     """The verdicts of a round that concluded too long ago."""
     old = verdicts.copy()
-    gone = old["state"] != State.RETIRED
-    old["state"][gone] = State.UNKNOWN
-    old["packed"][gone] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
-    old["cause"][gone] = NO_CAUSE
+    is_outdated = old["state"] != State.RETIRED
+    old["state"][is_outdated] = State.UNKNOWN
+    old["packed"][is_outdated] = int(Reason.STALE) | int(Recovery.UNCLEAR) << RECOVERY_SHIFT
+    old["cause"][is_outdated] = NO_CAUSE
     for name in ("recovers_at", "strands_at"):
-        old[name][gone] = 0.0
+        old[name][is_outdated] = 0.0
     return old
 
 
 def views_of(
-    record: Record, states: npt.NDArray[np.uint8], fleet: FleetEvidence, now: float
+    record: ClusterRecord, states: npt.NDArray[np.uint8], fleet: FleetEvidence, now: float
 ) -> dict[int, InstanceView]:
     """Every instance with its state, and with its agents: those it is the home of, or the auth of."""
     size = max(record.instances, default=-1) + 1
-    homes = _by_state(record.memory["home"], states, size)
-    auths = _by_state(record.memory["last_auth"], states, size)
+    homes = _counts_by_state(record.memory["home"], states, size)
+    auths = _counts_by_state(record.memory["last_auth"], states, size)
     tunnels = np.bincount(record.tunnel_proxies, minlength=size)
-    connected = _connected_agents(record, now)
-    frame = prepare(fleet, now)
+    connected_counts = _connected_agents(record, now)
+    frame = prepare_frame(fleet, now)
     proxies = _proxies_by_auth(frame)
     views = {}
     for index, facts in record.instances.items():
         proxy = facts.kind is InstanceKind.PROXY
-        state = frame.state(index)
+        state = frame.state_of(index)
         cause = frame.cause_of(index)
         health = health_of(facts, now, fleet.timing)
         counts = (homes if proxy else auths)[index]
@@ -88,18 +88,18 @@ def views_of(
             sentence=instance_sentence(facts, state, now, frame.cause_clause(index)),
             cause="" if cause == index else _cause_id(record, cause),
             proxies=proxies.get(facts.id, ()),
-            agents=int(tunnels[index] if proxy else connected[index]),
+            agents=int(tunnels[index] if proxy else connected_counts[index]),
             counts=dict(zip(State, counts.tolist(), strict=True)),
             health=health,
             health_since=None if health is Health.UNKNOWN else facts.watch.active.signal.at,
             health_sentence=health_sentence(facts, health),
-            draining=facts.watch.draining,
-            listed=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,
+            drain_request=facts.watch.drain_request,
+            is_list_fresh=facts.listed_at is None or now - facts.listed_at < fleet.timing.stale_after,
         )
     return views
 
 
-def _connected_agents(record: Record, now: float) -> npt.NDArray[np.int64]:
+def _connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64]:
     """Count the agents that are connected to each auth: those that it was the last one to hear from, and that live.
 
     The resource of an agent that its auth strands has expired, but the agent keeps the connection, and its tunnels.
@@ -111,7 +111,7 @@ def _connected_agents(record: Record, now: float) -> npt.NDArray[np.int64]:
     return np.bincount(auths[live], minlength=NO_INSTANCE + 1)
 
 
-def _cause_id(record: Record, cause: int) -> str:
+def _cause_id(record: ClusterRecord, cause: int) -> str:
     """Name a cause for others: the id of an instance, or `backend/<cluster>`."""
     return f"backend/{record.cluster}" if cause == BACKEND_CAUSE else record.instances[cause].id
 
@@ -119,21 +119,21 @@ def _cause_id(record: Record, cause: int) -> str:
 def _proxies_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
     """Names of the proxies that heartbeat through each auth, by its id; without those that are gone."""
     names: dict[str, list[str]] = {}
-    for standing in frame.standings.values():
-        if standing.facts.heartbeat_auth and standing.state is not InstanceState.GONE:
-            names.setdefault(standing.facts.heartbeat_auth, []).append(standing.facts.name)
-    return {auth: tuple(sorted(of_auth, key=natural)) for auth, of_auth in names.items()}
+    for condition in frame.conditions.values():
+        if condition.facts.heartbeat_auth and condition.state is not InstanceState.GONE:
+            names.setdefault(condition.facts.heartbeat_auth, []).append(condition.facts.name)
+    return {auth: tuple(sorted(of_auth, key=natural_sort_key)) for auth, of_auth in names.items()}
 
 
-def _by_state(
+def _counts_by_state(
     owners: npt.NDArray[np.uint16], states: npt.NDArray[np.uint8], size: int
 ) -> npt.NDArray[np.int64]:
-    owned = owners < size
-    cells = owners[owned].astype(np.int64) * len(State) + states[owned]
+    has_owner = owners < size
+    cells = owners[has_owner].astype(np.int64) * len(State) + states[has_owner]
     return np.bincount(cells, minlength=size * len(State)).reshape(size, len(State))
 
 
-def evidence(table: FleetTable, index: int) -> AgentEvidence:
+def evidence_at(table: FleetTable, index: int) -> AgentEvidence:
     """Everything seen of one agent."""
     tunnels = (table.tunnel_agents, table.tunnel_proxies)
     return evidence_of(index, table.ids[index], table.heartbeats, table.memory, *tunnels)
@@ -141,23 +141,23 @@ def evidence(table: FleetTable, index: int) -> AgentEvidence:
 
 def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
     """One agent in a list."""
-    seen = evidence(table, index)
+    agent_evidence = evidence_at(table, index)
     row = table.verdicts[index]
-    heartbeat = seen.heartbeat
-    auth = heartbeat.auth if heartbeat else seen.last_auth
+    heartbeat = agent_evidence.heartbeat
+    auth = heartbeat.auth if heartbeat else agent_evidence.last_auth
     return AgentView(
         index=index,
         id=table.ids[index],
         name=table.names[index],
         state=State(int(row["state"])),
-        verdict=_verdict(table, row, seen, frame),
+        verdict=_verdict_of(table, row, agent_evidence, frame),
         since=float(row["since"]) or None,
-        auth=_id(table, auth),
-        proxies=tuple(table.instances[proxy].facts.id for proxy in seen.tunnels if proxy in table.instances),
-        home=_id(table, _index(table.memory[index]["home"])),
+        auth=_instance_id(table, auth),
+        proxies=tuple(table.instances[proxy].facts.id for proxy in agent_evidence.tunnels if proxy in table.instances),
+        home=_instance_id(table, _index_or_none(table.memory[index]["home"])),
         heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
         expires_at=heartbeat.expires_at if heartbeat else None,
-        mode=heartbeat.mode if heartbeat else Mode.UNKNOWN,
+        mode=heartbeat.mode if heartbeat else ReconnectMode.UNKNOWN,
         health_check=heartbeat.health_check if heartbeat else None,
         policy_read_at=heartbeat.policy_read_at if heartbeat else None,
     )
@@ -165,31 +165,31 @@ def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
 
 def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanation:
     """One agent with everything its verdict rests on."""
-    seen = evidence(table, index)
-    named = {*seen.tunnels, *seen.last_proxies, _index(table.memory[index]["home"]), seen.last_auth}
-    if seen.heartbeat:
-        named |= {seen.heartbeat.auth, seen.heartbeat.via_proxy}
+    agent_evidence = evidence_at(table, index)
+    instance_indices = {*agent_evidence.tunnels, *agent_evidence.last_proxies, _index_or_none(table.memory[index]["home"]), agent_evidence.last_auth}
+    if agent_evidence.heartbeat:
+        instance_indices |= {agent_evidence.heartbeat.auth, agent_evidence.heartbeat.via_proxy}
     cause = int(table.verdicts[index]["cause"])
     return Explanation(
         view=view_of(table, index, frame),
-        evidence=seen,
-        instances={at: found for at, found in table.instances.items() if at == cause or at in named},
+        evidence=agent_evidence,
+        instances={at: instance for at, instance in table.instances.items() if at == cause or at in instance_indices},
     )
 
 
-def _verdict(table: FleetTable, row: np.void, seen: AgentEvidence, frame: FleetFrame) -> Verdict:
+def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
     """The round's verdict, in the words of the evidence it came from."""
     cause = int(row["cause"])
     state, reason = State(int(row["state"])), Reason(int(row["packed"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
-        sentence = _OLD
+        sentence = _STALE_SENTENCE
     else:
-        now = classify_in(seen, frame)
-        sentence = now.sentence if (now.state, now.reason) == (state, reason) else _MOVED_ON
+        verdict = classify_in(agent_evidence, frame)
+        sentence = verdict.sentence if (verdict.state, verdict.reason) == (state, reason) else _NEWER_EVIDENCE_SENTENCE
     return Verdict(
         state=state,
         reason=reason,
-        cause=f"backend/{table.cluster}" if cause == BACKEND_CAUSE else _id(table, cause) or "",
+        cause=f"backend/{table.cluster}" if cause == BACKEND_CAUSE else _instance_id(table, cause) or "",
         recovery=Recovery(int(row["packed"]) >> RECOVERY_SHIFT),
         recovers_at=float(row["recovers_at"]) or None,
         strands_at=float(row["strands_at"]) or None,
@@ -197,10 +197,10 @@ def _verdict(table: FleetTable, row: np.void, seen: AgentEvidence, frame: FleetF
     )
 
 
-def _index(value: np.uint16) -> int | None:
-    return None if value == NO_INSTANCE else int(value)
+def _index_or_none(index: np.uint16) -> int | None:
+    return None if index == NO_INSTANCE else int(index)
 
 
-def _id(table: FleetTable, index: int | None) -> str | None:
-    found: Mapping[int, InstanceView] = table.instances
-    return found[index].facts.id if index is not None and index in found else None
+def _instance_id(table: FleetTable, index: int | None) -> str | None:
+    instances: Mapping[int, InstanceView] = table.instances
+    return instances[index].facts.id if index is not None and index in instances else None

@@ -5,45 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, ProbeOutcome, HealthReason, HealthSignal
-from fleet.vocabulary.watch import UNWATCHED, Watch
+from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
 _LETTERS = {ProbeOutcome.SUCCESS: "S", ProbeOutcome.DEGRADED: "D", ProbeOutcome.FAILURE: "F"}
 _PROBES = {letter: probe for probe, letter in _LETTERS.items()}
 
 
-def pack_watch(watch: Watch) -> dict[str, Any]:
+def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
     """The document."""
-    active, draining = watch.active, watch.draining
+    active, drain_request = watch.active, watch.drain_request
     return {
         "signal": [active.signal.health, active.signal.reason.name, active.signal.at],
         "recent": "".join(_LETTERS[probe] for probe in active.recent),
         "streak": [active.streak, None if active.streak_of is None else _LETTERS[active.streak_of]],
         "probed_at": active.probed_at,
         "address": watch.address,
-        "says": watch.says,
-        "draining": None if draining is None else [draining.reason, draining.at],
+        "says": watch.degraded_reason,
+        "draining": None if drain_request is None else [drain_request.reason, drain_request.at],
     }
 
 
-def unpack_watch(document: dict[str, Any] | None) -> Watch:
+def unpack_watch(document: dict[str, Any] | None) -> InstanceWatch:
     """Read it. One that was written by another version begins anew: a few polls make it good."""
     if document is None:
-        return UNWATCHED
+        return INITIAL_WATCH
     try:
         health, reason, at = document["signal"]
-        streak, of = document["streak"]
-        draining = document["draining"]
-        return Watch(
+        streak, streak_letter = document["streak"]
+        drain_fields = document["draining"]
+        return InstanceWatch(
             ActiveHealth(
                 signal=HealthSignal(Health(health), HealthReason[reason], at),
                 recent=tuple(_PROBES[letter] for letter in document["recent"]),
                 streak=streak,
-                streak_of=None if of is None else _PROBES[of],
+                streak_of=None if streak_letter is None else _PROBES[streak_letter],
                 probed_at=document["probed_at"],
             ),
             address=document["address"],
-            says=document["says"],
-            draining=None if draining is None else DrainRequest(*draining),
+            degraded_reason=document["says"],
+            drain_request=None if drain_fields is None else DrainRequest(*drain_fields),
         )
     except (KeyError, TypeError, ValueError):
-        return UNWATCHED
+        return INITIAL_WATCH

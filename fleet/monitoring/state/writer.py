@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 from redis import Redis
 
-from fleet.monitoring.agent_report import Answer
+from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, RETIRED, TUNNEL, VERDICT
 from fleet.monitoring.evidence import PRESENCE
-from fleet.monitoring.state import RecordLost, StateError
-from fleet.monitoring.state.agent_reports import pack_answer, pack_told
+from fleet.monitoring.state import RecordLostError, StateError
+from fleet.monitoring.state.agent_reports import pack_agent_response, pack_report_row
 from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
     FeedState,
-    Header,
+    RecordHeader,
     Rows,
-    Spell,
-    blank,
+    InstanceSpell,
+    blank_rows,
     pack_feed,
     pack_header,
     pack_poll,
@@ -31,17 +31,17 @@ from fleet.monitoring.state.codec import (
     pack_spell,
     rows_of,
 )
-from fleet.monitoring.state.column_cache import Kept
-from fleet.monitoring.state.connect import reaching
+from fleet.monitoring.state.column_cache import ColumnCache
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import Record, load, load_instances
-from fleet.monitoring.state.roster import Rosters, encode
-from fleet.vocabulary.instances import InstanceFacts, Poll, Resource
+from fleet.monitoring.state.record import ClusterRecord, load, load_instances
+from fleet.monitoring.state.roster import Rosters, encode_records
+from fleet.vocabulary.instances import InstanceFacts, Poll, InstanceResource
 
 #: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
 _WHOLE_SHARE = 0.05
 #: How often a change of the memory starts over because a round was concluded meanwhile.
-_TRIES = 20
+_MAX_ATTEMPTS = 20
 #: Rounds that the database may owe before the oldest are given up.
 _OUTBOX_LIMIT = 10_000
 #: Highest instance index: the two above it mean "no cause" and "the backend".
@@ -49,7 +49,7 @@ _MAX_INSTANCES = 0xFFFD
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RecordSeed:
     """What the database keeps of a cluster: the beginning of a new record. Rows by position."""
 
     #: (id, name).
@@ -64,19 +64,19 @@ class Remembered:
 class Conclusion:
     """What a round changes."""
 
-    header: Header
+    header: RecordHeader
     #: VERDICT and MEMORY of every agent, and the indices of the rows that are new.
     verdicts: Rows
     verdicts_changed: npt.NDArray[np.uint32]
     memory: Rows
     memory_changed: npt.NDArray[np.uint32]
     #: Spells that are new, by instance index.
-    spells: Mapping[int, Spell]
+    spells: Mapping[int, InstanceSpell]
     #: What the database is owed; empty when nothing is.
-    owed: bytes = b""
+    outbox_entry: bytes = b""
     #: Agents to be asked through their tunnels, by instance index of the proxy; and agents whose answers are old.
-    ask: Mapping[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
-    forget: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    agents_to_query: Mapping[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
+    reports_to_delete: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
 class Writer:
@@ -87,7 +87,7 @@ class Writer:
         self.prefix = prefix
         self._rosters = Rosters(redis)
         #: Columns by cluster, kept between rounds.
-        self._kept: dict[str, Kept] = {}
+        self._caches: dict[str, ColumnCache] = {}
 
     def keys(self, cluster: str) -> Keys:
         """The keys of a cluster."""
@@ -95,59 +95,59 @@ class Writer:
 
     def epoch(self, cluster: str) -> str | None:
         """The record's epoch; None when there is no record. Raises StateUnavailable."""
-        with reaching():
-            found = self.redis.get(self.keys(cluster).epoch)
-        return found.decode() if isinstance(found, bytes) else None
+        with map_redis_errors():
+            reply = self.redis.get(self.keys(cluster).epoch)
+        return reply.decode() if isinstance(reply, bytes) else None
 
-    def create(self, cluster: str, remembered: Remembered) -> str:
+    def create(self, cluster: str, seed: RecordSeed) -> str:
         """Make the record from what is remembered, if there is none. Answers the epoch of the record there is then."""
         keys = self.keys(cluster)
         epoch = secrets.token_hex(8)
         batch = Batch(self.redis)
         batch.guard_value(keys.epoch, "")
-        batch.do("DEL", *keys.record)
-        batch.do("SET", keys.epoch, epoch)
-        if remembered.instances:
-            batch.do("SET", keys.instances, encode(remembered.instances))
-        if remembered.agents:
-            batch.do("SET", keys.agents, encode(remembered.agents))
-            batch.do("SET", keys.memory, remembered.memory.tobytes())
+        batch.add_command("DEL", *keys.record)
+        batch.add_command("SET", keys.epoch, epoch)
+        if seed.instances:
+            batch.add_command("SET", keys.instances, encode_records(seed.instances))
+        if seed.agents:
+            batch.add_command("SET", keys.agents, encode_records(seed.agents))
+            batch.add_command("SET", keys.memory, seed.memory.tobytes())
         if batch.run() == 0:
             return epoch
-        found = self.epoch(cluster)
-        if found is None:
-            raise RecordLost(f"cluster {cluster}: the record was made and lost at once")
-        return found
+        existing_epoch = self.epoch(cluster)
+        if existing_epoch is None:
+            raise RecordLostError(f"cluster {cluster}: the record was made and lost at once")
+        return existing_epoch
 
     def load_instances(self, cluster: str) -> dict[int, InstanceFacts]:
         """Facts of all instances. Raises StateUnavailable."""
         return load_instances(self.redis, self._rosters, self.keys(cluster))
 
-    def load(self, cluster: str) -> Record:
+    def load(self, cluster: str) -> ClusterRecord:
         """The whole record, one row for every agent known now. Raises RecordLost, StateUnavailable."""
-        kept = self._kept.setdefault(cluster, Kept())
-        return load(self.redis, self._rosters, self.keys(cluster), kept=kept)
+        cache = self._caches.setdefault(cluster, ColumnCache())
+        return load(self.redis, self._rosters, self.keys(cluster), cache=cache)
 
-    def agents(self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str]]) -> npt.NDArray[np.uint32]:
+    def intern_agents(self, cluster: str, epoch: str, records: Sequence[tuple[str, str]]) -> npt.NDArray[np.uint32]:
         """Indices of agents (id, name); unknown ones join the roster. Raises RecordLost."""
         keys = self.keys(cluster)
-        return self._rosters.intern(keys.epoch, keys.agents, epoch, wanted)
+        return self._rosters.intern(keys.epoch, keys.agents, epoch, records)
 
-    def known_agents(self, cluster: str, epoch: str, ids: Iterable[str]) -> npt.NDArray[np.uint32]:
+    def find_agents(self, cluster: str, epoch: str, ids: Iterable[str]) -> npt.NDArray[np.uint32]:
         """Indices of those of `ids` that have one. Raises RecordLost."""
         keys = self.keys(cluster)
-        known = self._rosters.read(keys.epoch, keys.agents)
-        if known.epoch != epoch:
-            raise RecordLost(f"cluster {cluster}: the record was made anew")
-        found = [known.index[identity] for identity in ids if identity in known.index]
-        return np.array(found, np.uint32)
+        roster = self._rosters.read(keys.epoch, keys.agents)
+        if roster.epoch != epoch:
+            raise RecordLostError(f"cluster {cluster}: the record was made anew")
+        indices = [roster.index[identity] for identity in ids if identity in roster.index]
+        return np.array(indices, np.uint32)
 
-    def instances(
-        self, cluster: str, epoch: str, wanted: Sequence[tuple[str, str, str]]
+    def intern_instances(
+        self, cluster: str, epoch: str, records: Sequence[tuple[str, str, str]]
     ) -> npt.NDArray[np.uint32]:
         """Indices of instances (id, kind, name); unknown ones join the roster. Raises RecordLost."""
         keys = self.keys(cluster)
-        indices = self._rosters.intern(keys.epoch, keys.instances, epoch, wanted)
+        indices = self._rosters.intern(keys.epoch, keys.instances, epoch, records)
         if len(indices) and int(indices.max()) > _MAX_INSTANCES:
             raise StateError(f"cluster {cluster}: more than {_MAX_INSTANCES} instances were ever seen")
         return indices
@@ -155,66 +155,66 @@ class Writer:
     def instance_names(self, cluster: str) -> list[tuple[str, str, str]]:
         """(id, kind, name) of all instances by index. Raises StateUnavailable."""
         keys = self.keys(cluster)
-        known = self._rosters.read(keys.epoch, keys.instances)
-        return list(zip(known.column(0), known.column(1), known.column(2), strict=True))
+        roster = self._rosters.read(keys.epoch, keys.instances)
+        return list(zip(roster.column(0), roster.column(1), roster.column(2), strict=True))
 
     def memory(self, cluster: str) -> Rows:
         """The MEMORY column as it is kept. Raises StateUnavailable."""
-        with reaching():
-            found = self.redis.get(self.keys(cluster).memory)
-        blob = found if isinstance(found, bytes) else b""
+        with map_redis_errors():
+            reply = self.redis.get(self.keys(cluster).memory)
+        blob = reply if isinstance(reply, bytes) else b""
         return rows_of(blob, MEMORY, len(blob) // MEMORY.itemsize)
 
     def agent_ids(self, cluster: str) -> tuple[list[str], list[str]]:
         """Ids and names of all agents by index. Raises StateUnavailable."""
         keys = self.keys(cluster)
-        known = self._rosters.read(keys.epoch, keys.agents)
-        return known.column(0), known.column(1)
+        roster = self._rosters.read(keys.epoch, keys.agents)
+        return roster.column(0), roster.column(1)
 
     def feed(self, cluster: str, field_name: str) -> bytes:
         """A feed's state as it is kept, to guard the write that follows. Raises StateUnavailable."""
-        with reaching():
-            found = self.redis.hget(self.keys(cluster).feeds, field_name)
-        return found if isinstance(found, bytes) else b""
+        with map_redis_errors():
+            reply = self.redis.hget(self.keys(cluster).feeds, field_name)
+        return reply if isinstance(reply, bytes) else b""
 
     def feeds(self, cluster: str) -> dict[str, bytes]:
         """All feeds' states as they are kept: `presence`, or the instance index of a proxy. Raises StateUnavailable."""
-        with reaching():
-            found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys(cluster).feeds))
-        return {name.decode(): text for name, text in found.items()}
+        with map_redis_errors():
+            reply = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys(cluster).feeds))
+        return {name.decode(): text for name, text in reply.items()}
 
     def heartbeats(self, cluster: str) -> bytes:
         """The HEARTBEAT column as it is kept. Raises StateUnavailable."""
-        with reaching():
-            found = self.redis.get(self.keys(cluster).heartbeats)
-        return found if isinstance(found, bytes) else b""
+        with map_redis_errors():
+            reply = self.redis.get(self.keys(cluster).heartbeats)
+        return reply if isinstance(reply, bytes) else b""
 
     def tunnels(self, cluster: str, proxy: int, *, listing: bool = False) -> bytes:
         """A proxy's TUNNEL rows as they are kept, or those of its unfinished full list. Raises StateUnavailable."""
         keys = self.keys(cluster)
-        with reaching():
-            found = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
-        return found if isinstance(found, bytes) else b""
+        with map_redis_errors():
+            reply = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
+        return reply if isinstance(reply, bytes) else b""
 
-    def to_ask(self, cluster: str, proxies: Sequence[int]) -> dict[int, npt.NDArray[np.uint32]]:
+    def agents_to_query(self, cluster: str, proxies: Sequence[int]) -> dict[int, npt.NDArray[np.uint32]]:
         """Agents to be asked through each of these proxies. Raises StateUnavailable."""
         if not proxies:
             return {}
-        with reaching():
-            found = self.redis.hmget(self.keys(cluster).asked, [str(proxy) for proxy in proxies])
-        blobs = cast("list[bytes | None]", found)
+        with map_redis_errors():
+            reply = self.redis.hmget(self.keys(cluster).asked, [str(proxy) for proxy in proxies])
+        blobs = cast("list[bytes | None]", reply)
         return {proxy: np.frombuffer(blob, "<u4") for proxy, blob in zip(proxies, blobs, strict=True) if blob}
 
-    def write_answers(self, cluster: str, epoch: str, answers: Mapping[int, Answer]) -> None:
+    def write_agent_responses(self, cluster: str, epoch: str, responses: Mapping[int, AgentReportResponse]) -> None:
         """Write what agents said of themselves, by agent index. Raises RecordLost, StateUnavailable."""
-        if not answers:
+        if not responses:
             return
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
-        for agent, answer in answers.items():
-            batch.do("HSET", keys.told, str(agent), pack_told(answer))
-            batch.do("HSET", keys.answers, str(agent), pack_answer(answer))
-        self._won(batch, keys)
+        for agent, response in responses.items():
+            batch.add_command("HSET", keys.told, str(agent), pack_report_row(response))
+            batch.add_command("HSET", keys.answers, str(agent), pack_agent_response(response))
+        self._run_batch(batch, keys)
 
     def write_heartbeats(
         self,
@@ -225,9 +225,9 @@ class Writer:
         after: FeedState,
         indices: npt.NDArray[np.uint32],
         rows: Rows,
-        ended: npt.NDArray[np.uint32],
+        ended_agents: npt.NDArray[np.uint32],
         ended_at: float,
-        tracked: npt.NDArray[np.uint8] | None = None,
+        tracked_counts: npt.NDArray[np.uint8] | None = None,
     ) -> bool:
         """Write new HEARTBEAT rows with what the agents track, and end those of `ended` agents at `ended_at`.
 
@@ -236,20 +236,20 @@ class Writer:
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
         batch.guard_field(keys.feeds, PRESENCE, before)
-        batch.do("HSET", keys.feeds, PRESENCE, pack_feed(after))
+        batch.add_command("HSET", keys.feeds, PRESENCE, pack_feed(after))
         size = HEARTBEAT.itemsize
         if len(indices):
-            batch.pad(keys.heartbeats, blank(HEARTBEAT, 1).tobytes(), int(indices.max()) + 1)
-        batch.rows(keys.heartbeats, 0, size, indices, rows.tobytes())
+            batch.pad(keys.heartbeats, blank_rows(HEARTBEAT, 1).tobytes(), int(indices.max()) + 1)
+        batch.write_rows(keys.heartbeats, 0, size, indices, rows.tobytes())
         # `expires_at` is the first field of a row.
-        if tracked is not None and len(indices):
+        if tracked_counts is not None and len(indices):
             # Without a new version: a round that writes an old value over it is put right by the next heartbeat.
-            batch.pad(keys.memory, blank(MEMORY, 1).tobytes(), int(indices.max()) + 1)
+            batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), int(indices.max()) + 1)
             offset = MEMORY.fields["tracked"][1] if MEMORY.fields else 0
-            batch.rows(keys.memory, offset, MEMORY.itemsize, indices, tracked.tobytes())
+            batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
         # An agent that was never heard of has no row to end: its index is beyond the column, or its row stays blank.
-        batch.rows(keys.heartbeats, 0, size, ended, np.full(len(ended), ended_at, "<f8").tobytes())
-        return self._won(batch, keys)
+        batch.write_rows(keys.heartbeats, 0, size, ended_agents, np.full(len(ended_agents), ended_at, "<f8").tobytes())
+        return self._run_batch(batch, keys)
 
     def write_tunnels(
         self, cluster: str, epoch: str, proxy: int, *, before: bytes, after: FeedState, rows: Rows | None
@@ -263,12 +263,12 @@ class Writer:
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
         batch.guard_field(keys.feeds, str(proxy), before)
-        batch.do("HSET", keys.feeds, str(proxy), pack_feed(after))
+        batch.add_command("HSET", keys.feeds, str(proxy), pack_feed(after))
         if rows is not None:
-            batch.do("HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes())
+            batch.add_command("HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes())
             if not after.listing:
-                batch.do("HDEL", keys.listings, str(proxy))
-        return self._won(batch, keys)
+                batch.add_command("HDEL", keys.listings, str(proxy))
+        return self._run_batch(batch, keys)
 
     def write_feed(
         self, cluster: str, epoch: str, field_name: str, *, before: bytes, after: FeedState
@@ -285,15 +285,15 @@ class Writer:
         batch = self._batch(keys, epoch)
         for name, (before, after) in feeds.items():
             batch.guard_field(keys.feeds, name, before)
-            batch.do("HSET", keys.feeds, name, pack_feed(after))
-        return batch.empty or self._won(batch, keys)
+            batch.add_command("HSET", keys.feeds, name, pack_feed(after))
+        return batch.is_empty or self._run_batch(batch, keys)
 
     def write_instances(
         self,
         cluster: str,
         epoch: str,
         *,
-        resources: Mapping[int, Resource] | None = None,
+        resources: Mapping[int, InstanceResource] | None = None,
         polls: Mapping[int, Poll] | None = None,
         probed_at: float | None = None,
     ) -> None:
@@ -301,25 +301,25 @@ class Writer:
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
         for index, resource in (resources or {}).items():
-            batch.do("HSET", keys.resources, str(index), pack_resource(resource))
+            batch.add_command("HSET", keys.resources, str(index), pack_resource(resource))
         for index, poll in (polls or {}).items():
-            batch.do("HSET", keys.polls, str(index), pack_poll(poll))
+            batch.add_command("HSET", keys.polls, str(index), pack_poll(poll))
         if probed_at is not None:
-            batch.do("SET", keys.probe, repr(probed_at))
-        if not batch.empty:
-            self._won(batch, keys)
+            batch.add_command("SET", keys.probe, repr(probed_at))
+        if not batch.is_empty:
+            self._run_batch(batch, keys)
 
-    def set_retired(self, cluster: str, epoch: str, indices: Sequence[int], *, retired: bool) -> None:
+    def set_retired(self, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool) -> None:
         """Mark agents as retired by an operator, or as in use again. Raises RecordLost, StateError."""
 
-        chosen = np.array(sorted(set(indices)), np.uint32)
+        row_indices = np.array(sorted(set(indices)), np.uint32)
 
         def mark(memory: Rows) -> npt.NDArray[np.uint32]:
-            flags = memory["flags"][chosen]
-            memory["flags"][chosen] = flags | RETIRED if retired else flags & ~np.uint8(RETIRED)
-            return chosen
+            flags = memory["flags"][row_indices]
+            memory["flags"][row_indices] = flags | RETIRED if is_retired else flags & ~np.uint8(RETIRED)
+            return row_indices
 
-        self._change_memory(cluster, epoch, int(chosen.max()) + 1 if len(chosen) else 0, mark)
+        self._change_memory(cluster, epoch, int(row_indices.max()) + 1 if len(row_indices) else 0, mark)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
         """Reconnects we asked for run until then, by agent id; of no other agent does one.
@@ -328,44 +328,44 @@ class Writer:
         StateError.
         """
         keys = self.keys(cluster)
-        known = self._rosters.read(keys.epoch, keys.agents)
-        if not known.epoch:
-            raise RecordLost(f"cluster {cluster}: there is no record")
-        chosen = {known.index[agent]: at for agent, at in until.items() if agent in known.index}
+        roster = self._rosters.read(keys.epoch, keys.agents)
+        if not roster.epoch:
+            raise RecordLostError(f"cluster {cluster}: there is no record")
+        until_by_index = {roster.index[agent]: at for agent, at in until.items() if agent in roster.index}
 
         def mark(memory: Rows) -> npt.NDArray[np.uint32]:
-            wanted = np.zeros(len(memory))
-            wanted[list(chosen)] = list(chosen.values())
-            differ = np.flatnonzero(memory["working_until"] != wanted).astype(np.uint32)
-            memory["working_until"] = wanted
+            working_until = np.zeros(len(memory))
+            working_until[list(until_by_index)] = list(until_by_index.values())
+            differ = np.flatnonzero(memory["working_until"] != working_until).astype(np.uint32)
+            memory["working_until"] = working_until
             return differ
 
-        self._change_memory(cluster, known.epoch, max(chosen, default=-1) + 1, mark)
+        self._change_memory(cluster, roster.epoch, max(until_by_index, default=-1) + 1, mark)
 
     def _change_memory(
         self, cluster: str, epoch: str, count: int, change: Callable[[Rows], npt.NDArray[np.uint32]]
     ) -> None:
         """Have `change` change what is remembered, of `count` agents at least; it answers of whom it did."""
         keys = self.keys(cluster)
-        for _ in range(_TRIES):
-            with reaching(), self.redis.pipeline(transaction=True) as pipe:
+        for _ in range(_MAX_ATTEMPTS):
+            with map_redis_errors(), self.redis.pipeline(transaction=True) as pipe:
                 pipe.get(keys.memory)
                 pipe.get(keys.memory_version)
                 blob, version = cast("list[bytes | None]", pipe.execute())
             memory = rows_of(blob, MEMORY, max(count, len(blob or b"") // MEMORY.itemsize)).copy()
-            chosen = change(memory)
-            if not len(chosen):
+            changed_rows = change(memory)
+            if not len(changed_rows):
                 return
             batch = self._batch(keys, epoch)
             batch.guard_value(keys.memory_version, version or b"")
-            batch.pad(keys.memory, blank(MEMORY, 1).tobytes(), count)
-            batch.rows(keys.memory, 0, MEMORY.itemsize, chosen, memory[chosen].tobytes())
-            batch.do("INCR", keys.memory_version)
-            if self._won(batch, keys):
+            batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), count)
+            batch.write_rows(keys.memory, 0, MEMORY.itemsize, changed_rows, memory[changed_rows].tobytes())
+            batch.add_command("INCR", keys.memory_version)
+            if self._run_batch(batch, keys):
                 return
         raise StateError(f"cluster {cluster}: rounds kept changing what agents are remembered by")
 
-    def commit(self, cluster: str, before: Record, conclusion: Conclusion) -> bool:
+    def commit(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> bool:
         """Write a round's result, once.
 
         Answers False, and writes nothing, when another round was concluded or the memory changed meanwhile.
@@ -374,71 +374,71 @@ class Writer:
         batch = self._batch(keys, before.epoch)
         batch.guard_value(keys.concluded, str(before.header.round) if before.header.round else "")
         batch.guard_value(keys.memory_version, before.memory_version)
-        batch.do("SET", keys.concluded, str(conclusion.header.round))
+        batch.add_command("SET", keys.concluded, str(conclusion.header.round))
         header = pack_header(conclusion.header)
-        grown = len(conclusion.verdicts) > before.header.rows
-        if grown or _mostly(conclusion.verdicts_changed, conclusion.verdicts):
-            batch.do("SET", keys.verdicts, header + conclusion.verdicts.tobytes())
+        has_new_rows = len(conclusion.verdicts) > before.header.rows
+        if has_new_rows or _is_mostly_changed(conclusion.verdicts_changed, conclusion.verdicts):
+            batch.add_command("SET", keys.verdicts, header + conclusion.verdicts.tobytes())
         else:
             rows = conclusion.verdicts[conclusion.verdicts_changed].tobytes()
-            batch.do("SETRANGE", keys.verdicts, 0, header)
-            batch.rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.verdicts_changed, rows)
-        if grown or _mostly(conclusion.memory_changed, conclusion.memory):
-            batch.do("SET", keys.memory, conclusion.memory.tobytes())
+            batch.add_command("SETRANGE", keys.verdicts, 0, header)
+            batch.write_rows(keys.verdicts, HEADER_SIZE, VERDICT.itemsize, conclusion.verdicts_changed, rows)
+        if has_new_rows or _is_mostly_changed(conclusion.memory_changed, conclusion.memory):
+            batch.add_command("SET", keys.memory, conclusion.memory.tobytes())
         else:
             rows = conclusion.memory[conclusion.memory_changed].tobytes()
-            batch.rows(keys.memory, 0, MEMORY.itemsize, conclusion.memory_changed, rows)
-        if grown or len(conclusion.memory_changed):
-            batch.do("INCR", keys.memory_version)
+            batch.write_rows(keys.memory, 0, MEMORY.itemsize, conclusion.memory_changed, rows)
+        if has_new_rows or len(conclusion.memory_changed):
+            batch.add_command("INCR", keys.memory_version)
         for index, spell in conclusion.spells.items():
-            batch.do("HSET", keys.spells, str(index), pack_spell(spell))
-        batch.do("DEL", keys.asked)
-        for proxy, asked in conclusion.ask.items():
-            batch.do("HSET", keys.asked, str(proxy), asked.astype("<u4").tobytes())
-        for key in (keys.told, keys.answers) if len(conclusion.forget) else ():
-            batch.do("HDEL", key, *map(str, conclusion.forget.tolist()))
-        if conclusion.owed:
-            batch.do("RPUSH", keys.outbox, conclusion.owed)
-            batch.do("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)
-        if not self._won(batch, keys):
+            batch.add_command("HSET", keys.spells, str(index), pack_spell(spell))
+        batch.add_command("DEL", keys.asked)
+        for proxy, agents in conclusion.agents_to_query.items():
+            batch.add_command("HSET", keys.asked, str(proxy), agents.astype("<u4").tobytes())
+        for key in (keys.told, keys.answers) if len(conclusion.reports_to_delete) else ():
+            batch.add_command("HDEL", key, *map(str, conclusion.reports_to_delete.tolist()))
+        if conclusion.outbox_entry:
+            batch.add_command("RPUSH", keys.outbox, conclusion.outbox_entry)
+            batch.add_command("LTRIM", keys.outbox, -_OUTBOX_LIMIT, -1)
+        if not self._run_batch(batch, keys):
             return False
-        self._keep(cluster, before, conclusion)
+        self._update_cache(cluster, before, conclusion)
         return True
 
-    def _keep(self, cluster: str, before: Record, conclusion: Conclusion) -> None:
+    def _update_cache(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> None:
         """What we have just written need not be read again; the memory is, if it changed: its version is Redis's."""
-        kept = self._kept.get(cluster)
-        if kept is not None:
+        cache = self._caches.get(cluster)
+        if cache is not None:
             newest = str(conclusion.header.round).encode()
-            kept.header, kept.verdicts = conclusion.header, conclusion.verdicts
-            kept.versions = replace(kept.versions, verdicts=(before.epoch.encode(), newest))
+            cache.header, cache.verdicts = conclusion.header, conclusion.verdicts
+            cache.versions = replace(cache.versions, verdicts=(before.epoch.encode(), newest))
 
-    def owes(self, cluster: str) -> bool:
+    def has_outbox_entries(self, cluster: str) -> bool:
         """Whether the database has not got all results yet. Raises StateUnavailable."""
-        with reaching():
+        with map_redis_errors():
             return bool(self.redis.exists(self.keys(cluster).outbox))
 
-    def owed(self, cluster: str, count: int) -> list[bytes]:
+    def read_outbox(self, cluster: str, count: int) -> list[bytes]:
         """The oldest `count` results the database has not got yet. Raises StateUnavailable."""
-        with reaching():
+        with map_redis_errors():
             return cast("list[bytes]", self.redis.lrange(self.keys(cluster).outbox, 0, count - 1))
 
-    def settled(self, cluster: str, owed: bytes) -> None:
+    def remove_from_outbox(self, cluster: str, entry: bytes) -> None:
         """The database has got this result. Raises StateUnavailable."""
-        with reaching():
-            self.redis.lrem(self.keys(cluster).outbox, 1, owed)  # type: ignore[arg-type]  # bytes are a value too
+        with map_redis_errors():
+            self.redis.lrem(self.keys(cluster).outbox, 1, entry)  # type: ignore[arg-type]  # bytes are a value too
 
     def _batch(self, keys: Keys, epoch: str) -> Batch:
         batch = Batch(self.redis)
         batch.guard_value(keys.epoch, epoch)
         return batch
 
-    def _won(self, batch: Batch, keys: Keys) -> bool:
-        failed = batch.run()
-        if failed == 1:
-            raise RecordLost(f"cluster {keys.cluster}: the record was made anew")
-        return failed == 0
+    def _run_batch(self, batch: Batch, keys: Keys) -> bool:
+        failed_guard = batch.run()
+        if failed_guard == 1:
+            raise RecordLostError(f"cluster {keys.cluster}: the record was made anew")
+        return failed_guard == 0
 
 
-def _mostly(changed: npt.NDArray[np.uint32], rows: Rows) -> bool:
-    return len(changed) > _WHOLE_SHARE * len(rows)
+def _is_mostly_changed(changed_rows: npt.NDArray[np.uint32], rows: Rows) -> bool:
+    return len(changed_rows) > _WHOLE_SHARE * len(rows)

@@ -144,13 +144,13 @@ class AuthMoves:
             return Trial(auth_id)
         try:
             if await _is_draining(channel):
-                return Trial(auth_id, draining=True)
+                return Trial(auth_id, is_draining=True)
             response = await self._heartbeats.heartbeat_over(channel)
         except grpc.aio.AioRpcError as error:
             details = error.details() or error.code().name
             return Trial(auth_id, problem=f"auth {auth_id or 'there'} did not take a heartbeat: {details}")
-        draining = response.HasField("auth_reconnect_advisory")
-        return Trial(response.auth_id, draining=draining)
+        is_draining = response.HasField("auth_reconnect_advisory")
+        return Trial(response.auth_id, is_draining=is_draining)
 
     def _close_later(self, channel: PickHealthyChannel) -> None:
         task = asyncio.create_task(self._close_when_idle(channel), name="an auth connection that was left")

@@ -194,9 +194,9 @@ class Agent:
         flags = self._flags
         common: dict[str, Any] = {
             "name": f"auth connection of {self.identity.name}",
-            "changed": lambda: self._auth_connection_changed(channel),
-            "left": lambda reason: metrics.auth_failovers.labels(reason).inc(),
-            "refused": metrics.refused_messages.labels("service-config").inc,
+            "on_change": lambda: self._auth_connection_changed(channel),
+            "on_leave": lambda reason: metrics.auth_failovers.labels(reason).inc(),
+            "on_unreadable": metrics.refused_messages.labels("service-config").inc,
             "interceptors": [RetryInterceptor(policy_by_method(methods=REPORTS))],
         }
         if flags.auth_via_proxy:

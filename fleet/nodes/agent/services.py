@@ -11,7 +11,7 @@ import click
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.shared import addresses
 from fleet.nodes.shared.lifecycle import NodeStartError
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import STATUS, ServiceNameError
 from fleet.protocol.tunnel.messages import Target, TunnelError
@@ -65,7 +65,7 @@ def check_unique_flags(services: Services) -> None:
 service_option = click.option(
     "--service",
     "services",
-    type=Parsed("name=host:port", parse),
+    type=ParsedOption("name=host:port", parse),
     multiple=True,
     help="Expose a TCP service of this network to users of the proxies; {n} in it is the agent's number, "
     "{diag} for all of host:port is the diag port of the agents' own process. "

@@ -72,7 +72,7 @@ def _tracker(tracker: Tracker, now: float) -> dict[str, Any]:
                 "generation": proxy.generation,
                 "expires_in_ms": _ms(proxy.expires_at - now),
                 "desired": name in desired_proxies,
-                "draining": proxy.draining,
+                "draining": proxy.is_draining,
             }
             for name, proxy in sorted(tracker.tracked_proxies(now).items())
         ],

@@ -305,7 +305,7 @@ class AgentTunnels:
         return LiveTunnel(
             proxy=self._proxy_of(tunnel),
             opened_at=tunnel.opened_at,
-            draining=tunnel.is_retired,
+            is_draining=tunnel.is_retired,
             sessions=tunnel.sessions,
             rtt=tunnel.rtt,
             last_seen_at=tunnel.last_seen_at,

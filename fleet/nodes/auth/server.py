@@ -125,7 +125,7 @@ class HeartbeatServicer:
 
         Agents come by one after the other within a heartbeat interval, so they do not leave as a herd.
         """
-        drain, auth_id = self._instance.declared_status.draining, self._instance.flags.id
+        drain, auth_id = self._instance.declared_status.drain_declaration, self._instance.flags.id
         if drain is None:
             return None
         return fleet_pb2.AuthReconnectAdvisory(

@@ -105,13 +105,13 @@ class Rotation:
         if states:
             self._credits[states[0].target.name] -= 1
         # Whoever has no share is tried last: it may be well by now, and there is nobody else.
-        rest = [candidate.name for candidate in self._candidates.values() if not candidate.draining and candidate.name not in self._credits]
+        rest = [candidate.name for candidate in self._candidates.values() if not candidate.is_draining and candidate.name not in self._credits]
         return states + [state for state in self.states if state.target.name in rest]
 
     def is_ready(self, state: TargetState) -> bool:
         """Whether new connections should go there."""
         candidate = self._candidates.get(state.target.name)
-        return candidate is not None and not candidate.draining and candidate.health in (Health.HEALTHY, Health.DEGRADED)
+        return candidate is not None and not candidate.is_draining and candidate.health in (Health.HEALTHY, Health.DEGRADED)
 
     @property
     def ready_count(self) -> int:

@@ -24,7 +24,7 @@ from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, Targe
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import destination_health_option
 from fleet.nodes.shared.numbers import Number
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.nodes.shared.pump import ConnectionPair, Tasks
 from fleet.protocol.destination import health as destination
@@ -295,7 +295,7 @@ async def serve(
 @click.option(
     "--target",
     "targets",
-    type=Parsed("name=host:port,host:port", parse_flag),
+    type=ParsedOption("name=host:port,host:port", parse_flag),
     multiple=True,
     required=True,
     help="A target and where its /readyz is asked; repeat.",
@@ -317,6 +317,6 @@ async def serve(
 )
 @picking_options
 @destination_health_option
-def command(**given: Any) -> None:
+def command(**options: Any) -> None:
     """Balance TCP connections over the targets whose /readyz says 200, by their health."""
-    lifecycle.run(lambda: lifecycle.on_loop(serve(**given)))
+    lifecycle.run(lambda: lifecycle.on_loop(serve(**options)))

@@ -32,7 +32,7 @@ class AttemptListener(Protocol):
 class CallAttempt:
     """One try. Its call ignores what comes after it dropped the try, so that nothing late is passed on."""
 
-    __slots__ = ("_call", "degraded", "name", "stream")
+    __slots__ = ("_call", "is_degraded", "name", "stream")
 
     def __init__(self, call: AttemptListener) -> None:
         self._call = call
@@ -40,7 +40,7 @@ class CallAttempt:
         self.name = ""
         #: None: the request was not sent yet, or the try is over.
         self.stream: Stream | None = None
-        self.degraded = False
+        self.is_degraded = False
 
     @contain_errors
     def on_headers(self, head: ResponseHead, *, end: bool) -> None:

@@ -239,7 +239,7 @@ class _HealthCheck:
         """Take the head, or the end."""
         previous_status = self._status
         self._status = InstanceStatus(
-            "" if head.degraded else previous_status.degraded_reason,
+            "" if head.is_degraded else previous_status.degraded_reason,
             head.draining_reason if previous_status.draining_reason is None else previous_status.draining_reason,
         )
         if head.http not in {None, 200}:

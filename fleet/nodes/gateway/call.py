@@ -347,9 +347,9 @@ class Call:
         elif head.http != 200 or not head.grpc:
             self._break_attempt(attempt, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
         elif self._is_replayable:
-            self._pending_head, attempt.degraded = head, head.degraded
+            self._pending_head, attempt.is_degraded = head, head.is_degraded
         else:
-            attempt.degraded = head.degraded
+            attempt.is_degraded = head.is_degraded
             self._send_head(head)
 
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
@@ -381,8 +381,8 @@ class Call:
         if head.status is None:
             self._break_attempt(attempt, Status.UNKNOWN, "ended without a status")
             return
-        degraded = attempt.degraded or head.degraded
-        self._record_outcome(attempt, RequestOutcome.DEGRADED if degraded else RequestOutcome.SUCCESS)
+        is_degraded = attempt.is_degraded or head.is_degraded
+        self._record_outcome(attempt, RequestOutcome.DEGRADED if is_degraded else RequestOutcome.SUCCESS)
         self._drop_attempt(attempt)
         details = grpc_http2.read_message(head.message) if head.status is not Status.OK else ""
         if self._retry(head.status, details, head.pushback):

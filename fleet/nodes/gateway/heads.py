@@ -46,7 +46,7 @@ class ResponseHead:
     message: bytes
     pushback: str | None
     #: By Envoy's header.
-    degraded: bool
+    is_degraded: bool
     #: Why it takes nobody new; None: it does.
     draining_reason: str | None
     block: bytes
@@ -104,7 +104,7 @@ def read_response(fields: HeaderFields) -> ResponseHead:
     """Read an answer's head or trailers."""
     http: int | None = None
     status: Status | None = None
-    message, pushback, grpc, degraded = b"", None, False, False
+    message, pushback, grpc, is_degraded = b"", None, False, False
     draining_reason: str | None = None
     for name, value, _ in fields:
         if name == b":status":
@@ -118,10 +118,10 @@ def read_response(fields: HeaderFields) -> ResponseHead:
         elif name == PUSHBACK.encode():
             pushback = value.decode("latin-1")
         elif name == _DEGRADED:
-            degraded = True
+            is_degraded = True
         elif name == _DRAINING:
             draining_reason = value.decode("latin-1")
-    return ResponseHead(http, grpc, status, message, pushback, degraded, draining_reason, encode(fields))
+    return ResponseHead(http, grpc, status, message, pushback, is_degraded, draining_reason, encode(fields))
 
 
 def encode_request(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:

@@ -69,16 +69,16 @@ class GatewayMetrics:
         """Count a retry."""
         self._retries.labels(rule, status).inc()
 
-    def record_routes(self, *, valid: bool, loaded: bool) -> None:
+    def record_routes(self, *, valid: bool, is_loaded: bool) -> None:
         """The routes file was read."""
         self._routes_valid.set(valid)
-        if loaded:
+        if is_loaded:
             self._routes_loaded_at.set(time.time())
 
-    def record_certificates(self, *, valid: bool, loaded: bool) -> None:
+    def record_certificates(self, *, valid: bool, is_loaded: bool) -> None:
         """The certificates were read."""
         self._certificates_valid.set(valid)
-        if loaded:
+        if is_loaded:
             self._certificates_loaded_at.set(time.time())
 
 

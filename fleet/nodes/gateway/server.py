@@ -28,7 +28,7 @@ from fleet.nodes.gateway.routes_file import RoutesFileError, RoutesFile
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import picker, probe_schedule
@@ -212,20 +212,20 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--backend",
     "backends",
-    type=Parsed("name:port=host:port[,...]", gateway_backends.parse_flag),
+    type=ParsedOption("name:port=host:port[,...]", gateway_backends.parse_flag),
     multiple=True,
     help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
 )
 @click.option(
     "--stream",
     "streams",
-    type=Parsed("service/method", _method),
+    type=ParsedOption("service/method", _method),
     multiple=True,
     help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
 )
 @click.option(
     "--descriptors",
-    type=Parsed("file", _streams),
+    type=ParsedOption("file", _streams),
     multiple=True,
     help="A descriptor set, as protoc and buf write it: its methods with streams are passed on once; repeat.",
 )

@@ -161,13 +161,13 @@ def _find_alive(fleet: FleetRecord, name: str) -> Member:
     return member
 
 
-def _signal_until(fleet: FleetRecord, name: str, sent: signal.Signals, state: ProcessState) -> None:
+def _signal_until(fleet: FleetRecord, name: str, signal_number: signal.Signals, state: ProcessState) -> None:
     member = _find_alive(fleet, name)
-    _signal(member, sent)
+    _signal(member, signal_number)
     # Elsewhere nothing says whether a process is stopped.
     if sys.platform == "linux" and not _comes_to(member.pid, member.born, state, _SIGNAL_TIMEOUT):
         raise FaultError(
-            f"{name} (pid {member.pid}) got {sent.name} and is not {state} after {_SIGNAL_TIMEOUT:.0f} s"
+            f"{name} (pid {member.pid}) got {signal_number.name} and is not {state} after {_SIGNAL_TIMEOUT:.0f} s"
         )
 
 

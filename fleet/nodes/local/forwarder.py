@@ -21,7 +21,7 @@ from aiohttp import web
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.nodes.shared import addresses, http_site, lifecycle
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -135,7 +135,7 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
 @click.option(
     "--forward",
     "flags",
-    type=Parsed("name=host:port,host:port", parse_flag),
+    type=ParsedOption("name=host:port,host:port", parse_flag),
     multiple=True,
     help="A name, where to listen, where to go (- for later); repeat.",
 )

@@ -42,10 +42,10 @@ class AuthReconnects:
             self._table,
             agents,
             limit,
-            lambda one: one.auth_advisory_id == advisory.advisory_id,
+            lambda tunnel: tunnel.auth_advisory_id == advisory.advisory_id,
             look_only=look_only,
         )
-        replies = {one.agent_id: one.auth_reply for one in earlier if one.auth_reply is not None}
+        replies = {tunnel.agent_id: tunnel.auth_reply for tunnel in earlier if tunnel.auth_reply is not None}
         self._advise(now, advisory)
         outcomes = [reply.outcome for reply in replies.values()]
         answer.staying = outcomes.count(_Outcome.OUTCOME_STAYS)

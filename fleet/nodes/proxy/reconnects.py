@@ -30,11 +30,11 @@ def choose(
 
     At most `limit` now, unless that is 0; nobody with `look_only`.
     """
-    matching = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
-    earlier = [tunnel for tunnel in matching if is_advised(tunnel)]
-    fresh = [tunnel for tunnel in matching if not is_advised(tunnel)]
+    matching_tunnels = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
+    earlier = [tunnel for tunnel in matching_tunnels if is_advised(tunnel)]
+    fresh = [tunnel for tunnel in matching_tunnels if not is_advised(tunnel)]
     now = [] if look_only else fresh[:limit] if limit else fresh
-    absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching})
+    absent = sorted(set(agents) - {tunnel.agent_id for tunnel in matching_tunnels})
     counts = fleet_pb2.AdviseReconnectResponse(
         advised=len(now),
         already=len(earlier),

@@ -207,7 +207,7 @@ class Proxy:
         await self.instance.stop()
 
     def _on_status_change(self) -> None:
-        self.tunnels.is_drained = self.instance.declared_status.draining is not None
+        self.tunnels.is_drained = self.instance.declared_status.drain_declaration is not None
 
     async def _watch_proxies(self) -> None:
         """See who heartbeats and let tunnels know.
@@ -254,7 +254,7 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
         group=labels.get(GROUP_ID_LABEL, ""),
         generation=discovery.generation_of(labels.get(GENERATION_LABEL, "")),
         expires_at=server.metadata.expires.ToNanoseconds() / 1e9,
-        draining=DRAINING_LABEL in labels,
+        is_draining=DRAINING_LABEL in labels,
         ttl=_announce_ttl(labels.get(TTL_LABEL, "")),
     )
 

@@ -6,7 +6,7 @@ import ipaddress
 
 import click
 
-from fleet.nodes.shared.options import Decorator, Parsed
+from fleet.nodes.shared.options import Decorator, ParsedOption
 
 
 def parse(text: str) -> tuple[str, int]:
@@ -51,8 +51,8 @@ def is_loopback(host: str) -> bool:
 
 
 #: One `host:port`, or several with commas between them.
-ADDRESS = Parsed("host:port", parse)
-ADDRESSES = Parsed("host:port[,...]", parse_list)
+ADDRESS = ParsedOption("host:port", parse)
+ADDRESSES = ParsedOption("host:port[,...]", parse_list)
 
 
 def listen_option(flag: str, text: str) -> Decorator:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from fleet.nodes.shared.addresses import ADDRESS, listen_option
 from fleet.nodes.shared.name_options import CLUSTER_NAME, REGION_NAME
-from fleet.nodes.shared.options import Command, Decorator, Parsed, combined
+from fleet.nodes.shared.options import Command, Decorator, ParsedOption, combine
 from fleet.protocol import durations
 from fleet.protocol.destination.health import READINGS, HealthSettings
 from fleet.protocol.recovery import announce
@@ -46,8 +46,8 @@ def _host_id(text: str) -> str:
 
 
 #: Go durations, as seconds: not negative, and positive.
-DURATION, POSITIVE = Parsed("duration", _duration), Parsed("duration", _positive)
-HOST_ID = Parsed("uuid", _host_id)
+DURATION, POSITIVE = ParsedOption("duration", _duration), ParsedOption("duration", _positive)
+HOST_ID = ParsedOption("uuid", _host_id)
 
 
 class TTL(click.ParamType[float]):
@@ -70,7 +70,7 @@ def host_id(cluster: str, role: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
 
 
-def _reading(ctx: click.Context, param: click.Parameter, value: str) -> HealthSettings:
+def _read_health_settings(ctx: click.Context, param: click.Parameter, value: str) -> HealthSettings:
     return READINGS[value]
 
 
@@ -78,7 +78,7 @@ def _reading(ctx: click.Context, param: click.Parameter, value: str) -> HealthSe
 destination_health_option = click.option(
     "--destination-health",
     type=click.Choice(list(READINGS)),
-    callback=_reading,
+    callback=_read_health_settings,
     default="recommended",
     show_default=True,
     envvar="REFLOAT_DESTINATION_HEALTH",
@@ -87,7 +87,7 @@ destination_health_option = click.option(
 )
 
 
-_tls_options = combined(
+_tls_options = combine(
     click.option("--tls-cert", type=_FILE, help="Own certificate, PEM."),
     click.option("--tls-key", type=_FILE, help="Key of --tls-cert, PEM."),
     click.option(
@@ -107,15 +107,15 @@ def tls_options(command: Command) -> Command:
         tls_key: Path | None,
         tls_ca: Path | None,
         tls_server_name: str,
-        **given: Any,
+        **options: Any,
     ) -> Any:
-        return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **given)
+        return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **options)
 
     return _tls_options(with_tls)
 
 
 #: The flags of tunnel keep-alives.
-keep_alive_options = combined(
+keep_alive_options = combine(
     click.option(
         "--keep-alive-interval",
         type=POSITIVE,
@@ -134,7 +134,7 @@ keep_alive_options = combined(
 
 def instance_options(*, ttl_variable: str) -> Decorator:
     """Return a decorator that adds the flags that auths and proxies have in common."""
-    return combined(
+    return combine(
         click.option("--name", required=True, help="Short name, as people say it."),
         click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
         listen_option("--listen", "gRPC port; 0 is any."),

@@ -287,7 +287,7 @@ class Instance:
         expires = Timestamp()
         expires.FromNanoseconds(durations.to_nanoseconds(now + flags.announce_ttl))
         diag_address = addresses.join(*flags.advertise_diag) if flags.advertise_diag else self.diag_address
-        drain = self.declared_status.draining
+        drain = self.declared_status.drain_declaration
         return types_pb2.ServerV2(
             kind="auth_server" if self.kind == "auth" else "proxy",
             version="v2",

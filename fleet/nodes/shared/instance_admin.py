@@ -48,6 +48,6 @@ class InstanceAdminServicer:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is none")
         return fleet_pb2.SetStandingResponse(
             instance_id=self._instance_id,
-            draining=declared_status.draining is not None,
-            degraded=declared_status.degraded is not None,
+            draining=declared_status.drain_declaration is not None,
+            degraded=declared_status.degraded_declaration is not None,
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,62}[A-Za-z0-9])?")
 
 
-def _option_type(subject: str) -> Parsed[str]:
+def _option_type(subject: str) -> ParsedOption[str]:
     def parse(text: str) -> str:
         if _NAME.fullmatch(text) is None:
             raise ValueError(
@@ -17,7 +17,7 @@ def _option_type(subject: str) -> Parsed[str]:
             )
         return text
 
-    return Parsed("name", parse)
+    return ParsedOption("name", parse)
 
 
 CLUSTER_NAME, REGION_NAME = _option_type("cluster"), _option_type("region")

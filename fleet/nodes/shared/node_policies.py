@@ -117,7 +117,7 @@ def run_instance(
     id_: str | None,
     data: Path | None,
     announce_ttl: float | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run an auth or a proxy by its flags, those of `instance_options`, and its policies.
 
@@ -126,8 +126,8 @@ def run_instance(
 
     def work() -> None:
         own, ttl = load_with_ttl(role, data, os.environ, announce_ttl)
-        host_id = id_ or node_flags.host_id(given["cluster"], role, given["name"])
-        again = lifecycle.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **given), own))
+        host_id = id_ or node_flags.host_id(options["cluster"], role, options["name"])
+        again = lifecycle.on_loop(serve(InstanceFlags(id=host_id, announce_ttl=ttl, **options), own))
         if again:
             lifecycle.replace_process(again)
 

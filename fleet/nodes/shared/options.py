@@ -15,7 +15,7 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 
-class Parsed(click.ParamType[T], Generic[T]):
+class ParsedOption(click.ParamType[T], Generic[T]):
     """A type of option that a function reads from text; a ValueError that the function raises is a usage error."""
 
     def __init__(self, name: str, parse: Callable[[str], T]) -> None:
@@ -32,7 +32,7 @@ class Parsed(click.ParamType[T], Generic[T]):
             self.fail(str(error), param, ctx)
 
 
-def combined(*options: Decorator) -> Decorator:
+def combine(*options: Decorator) -> Decorator:
     """Return a decorator that adds options, in the order in which `--help` lists them."""
 
     def add(command: Command) -> Command:

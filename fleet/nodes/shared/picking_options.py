@@ -9,10 +9,10 @@ import click
 
 from fleet.nodes.shared.flags import DURATION
 from fleet.nodes.shared.numbers import Number
-from fleet.nodes.shared.options import Command, combined
+from fleet.nodes.shared.options import Command, combine
 from fleet.protocol.destination import picker
 
-_options = combined(
+_options = combine(
     click.option(
         "--headroom",
         type=Number(min=1),

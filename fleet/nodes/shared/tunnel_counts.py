@@ -26,6 +26,6 @@ class TunnelCountCollector(Collector):
         family = GaugeMetricFamily(
             self._name, "Agents by the tunnels they want and have", labels=["desired", "actual"]
         )
-        for (desired, actual), agents in sorted(Tally(self._counts()).items()):
-            family.add_metric([str(desired), str(actual)], agents)
+        for (desired_count, actual), agents in sorted(Tally(self._counts()).items()):
+            family.add_metric([str(desired_count), str(actual)], agents)
         yield family

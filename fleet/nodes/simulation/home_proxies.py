@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 
 #: Agents by a proxy's name; proxies that are not named share the rest evenly.
 Homes = tuple[tuple[str, int], ...]
@@ -56,4 +56,4 @@ def _capacity_of(agents: int, proxies: int, homes: Homes) -> list[int]:
     return [agents_by_proxy[name] for name in names]
 
 
-HOMES = Parsed("proxy=agents[,...]", parse)
+HOMES = ParsedOption("proxy=agents[,...]", parse)

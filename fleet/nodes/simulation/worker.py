@@ -134,12 +134,12 @@ async def serve(simulator: Simulator, control: str) -> None:
     await runner.setup()
     await web.UnixSite(runner, control).start()
     tasks = {asyncio.create_task(simulator.run()), asyncio.create_task(stop_event.wait())}
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finished_tasks, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
     await runner.cleanup()
     await simulator.stop()
-    for task in done:
+    for task in finished_tasks:
         task.result()  # the model's own failure ends the process, with its traceback
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleet.nodes.shared import addresses
-from fleet.nodes.shared.options import Parsed
+from fleet.nodes.shared.options import ParsedOption
 from fleet.protocol.tunnel.messages import Target
 from fleet.protocol.tunnel.server_state import Peer
 from fleet.transport.tls import SHARED_NAMES
@@ -69,10 +69,10 @@ def parse_claim(text: str) -> Claim:
 
 
 def _split_pair(text: str, form: str) -> tuple[str, str]:
-    left, _, right = text.partition("=")
-    if not left or not right:
+    key, _, right = text.partition("=")
+    if not key or not right:
         raise ValueError(f"{text!r} is not {form}")
-    return left, right
+    return key, right
 
 
 def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
@@ -97,7 +97,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-TARGET = Parsed("name[:type]", parse_target)
-SERVICE = Parsed("name[:type]=host:port", parse_service)
-FORWARD = Parsed("host:port=name[:type]", parse_forward)
-CLAIM = Parsed("identity=pattern", parse_claim)
+TARGET = ParsedOption("name[:type]", parse_target)
+SERVICE = ParsedOption("name[:type]=host:port", parse_service)
+FORWARD = ParsedOption("host:port=name[:type]", parse_forward)
+CLAIM = ParsedOption("identity=pattern", parse_claim)

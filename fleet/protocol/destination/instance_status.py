@@ -58,12 +58,12 @@ def read(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
     return InstanceStatus(reasons.get(DEGRADED_HEADER), reasons.get(DRAINING_HEADER))
 
 
-def joined(reports: Sequence[InstanceStatus]) -> InstanceStatus | None:
+def merge_reports(reports: Sequence[InstanceStatus]) -> InstanceStatus | None:
     """Return what several answers of an instance say together, the first word on each; None without an answer."""
     if not reports:
         return None
-    degraded = next((report.degraded_reason for report in reports if report.degraded_reason is not None), None)
-    return InstanceStatus(degraded, next((report.draining_reason for report in reports if report.draining_reason is not None), None))
+    degraded_reason = next((report.degraded_reason for report in reports if report.degraded_reason is not None), None)
+    return InstanceStatus(degraded_reason, next((report.draining_reason for report in reports if report.draining_reason is not None), None))
 
 
 def _ascii(reason: str) -> str:

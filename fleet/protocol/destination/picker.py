@@ -72,7 +72,7 @@ class Candidate:
     health: Health
     weight: float = 1.0
     #: It keeps its sessions and gets no new ones.
-    draining: bool = False
+    is_draining: bool = False
     #: Since when it is Healthy: for the slow start; None: long since.
     healthy_since: float | None = None
     #: When it was last seen to answer well: in a panic the latest are tried first; None: never.
@@ -146,7 +146,7 @@ class _Fleet:
     """The candidates that take new requests, in tiers, with what each may take of all requests."""
 
     def __init__(self, candidates: Sequence[Candidate], now: float, settings: Settings) -> None:
-        available = [candidate for candidate in candidates if not candidate.draining]
+        available = [candidate for candidate in candidates if not candidate.is_draining]
         self.settings = settings
         total = sum(candidate.weight for candidate in available)
         self.available = available

@@ -35,7 +35,7 @@ class Trial:
     #: The auth at its other end; empty when it did not say.
     auth_id: str = ""
     #: The auth takes no new connections.
-    draining: bool = False
+    is_draining: bool = False
     #: Why the connection or the heartbeat failed; empty when the heartbeat was taken.
     problem: str = ""
 
@@ -62,7 +62,7 @@ def unfit_reason(trial: Trial, leave: str) -> str:
         return trial.problem
     if leave and trial.auth_id == leave:
         return _LED_BACK
-    if trial.draining:
+    if trial.is_draining:
         return f"auth {trial.auth_id or 'there'} takes no new connections"
     return ""
 

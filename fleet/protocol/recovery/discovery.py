@@ -57,7 +57,7 @@ class DiscoveredProxy:
     #: Seconds the receiver keeps it; 0 when the sender did not say.
     ttl: float = 0.0
     #: It keeps the tunnels it has and takes no new ones. Ours: agents that do not know the key pass over it.
-    draining: bool = False
+    is_draining: bool = False
     #: The sender's announce TTL where `ttl` is what remains of it, seconds; else 0. Ours, as above.
     announce_ttl: float = 0.0
 
@@ -88,7 +88,7 @@ def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
             entry["ggen"] = proxy.generation
         if proxy.ttl:
             entry["ttl"] = durations.to_nanoseconds(proxy.ttl)
-        if proxy.draining:
+        if proxy.is_draining:
             entry["draining"] = True
         if proxy.announce_ttl:
             entry["announce_ttl"] = durations.to_nanoseconds(proxy.announce_ttl)
@@ -129,15 +129,15 @@ def _proxy(entry: object) -> DiscoveredProxy:
     group = entry.get("gid", "")
     if not isinstance(name, str) or not name or not isinstance(group, str):
         raise DiscoveryError("a proxy of the discovery request has no name")
-    draining = entry.get("draining", False)
-    if not isinstance(draining, bool):
+    is_draining = entry.get("draining", False)
+    if not isinstance(is_draining, bool):
         raise DiscoveryError("'draining' of a proxy of the discovery request is neither true nor false")
     return DiscoveredProxy(
         name=name,
         group=group,
         generation=_read_whole_number(entry, "ggen", _HIGHEST_GENERATION),
         ttl=durations.from_nanoseconds(_read_whole_number(entry, "ttl", _LONGEST_TTL)),
-        draining=draining,
+        is_draining=is_draining,
         announce_ttl=durations.from_nanoseconds(_read_whole_number(entry, "announce_ttl", _LONGEST_TTL)),
     )
 
@@ -186,13 +186,13 @@ class ProxyResource:
     generation: int
     #: As its resource says, by whatever clock wrote it: only *changes* of it mean anything here.
     expires_at: float
-    draining: bool = False
+    is_draining: bool = False
     #: Its own announce TTL, seconds, as its resource says; 0 when that does not.
     ttl: float = 0.0
 
 
 def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
-    return proxy.group, proxy.generation, proxy.draining
+    return proxy.group, proxy.generation, proxy.is_draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Publisher:
 
     def _discovered_proxy(self, proxy: ProxyResource, ttl: float) -> DiscoveredProxy:
         announce_ttl = self.ttl if ttl < self.ttl else 0.0
-        return DiscoveredProxy(proxy.name, proxy.group, proxy.generation, ttl, proxy.draining, announce_ttl)
+        return DiscoveredProxy(proxy.name, proxy.group, proxy.generation, ttl, proxy.is_draining, announce_ttl)
 
 
 class Subscriber:

@@ -35,7 +35,7 @@ class LiveTunnel:
     proxy: str
     opened_at: float
     #: It takes nobody new and ends with its last user connection.
-    draining: bool = False
+    is_draining: bool = False
     #: User connections on it.
     sessions: int = 0
     #: Smoothed round-trip time, seconds; None before it was measured.
@@ -126,7 +126,7 @@ class GracefulClosing:
         self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
     ) -> ClosingDecision | None:
         closable = closable_by_rfd(tunnels, snapshot)
-        candidates = [tunnel for tunnel in tunnels if not tunnel.draining and tunnel.proxy in closable]
+        candidates = [tunnel for tunnel in tunnels if not tunnel.is_draining and tunnel.proxy in closable]
         self._draw(candidates, closable, snapshot, now, chance)
         ripe = [tunnel for tunnel in candidates if self._is_ripe(tunnel, now)]
         if not ripe:
@@ -204,7 +204,7 @@ class GracefulClosing:
         self.pings_requested_at = None
 
     def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float) -> ClosingDecision | None:
-        live = [tunnel for tunnel in tunnels if not tunnel.draining]
+        live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
         desired_tunnels = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired_proxies]
         desired_count = snapshot.connection_count
         if desired_count <= 0 or len(desired_tunnels) <= desired_count:
@@ -237,7 +237,7 @@ def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot) 
 
     A tunnel to a tracked proxy of an older generation is never among them: rollouts rest on those.
     """
-    live = [tunnel for tunnel in tunnels if not tunnel.draining]
+    live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
     # Nothing is known of any proxy: whatever stands is all there is.
     if len(live) < 2 or not snapshot.desired_proxies:
         return {}

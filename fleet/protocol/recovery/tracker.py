@@ -33,12 +33,12 @@ class TrackerEntry:
     #: By the caller's clock.
     expires_at: float
     #: It takes no new tunnels.
-    draining: bool = False
+    is_draining: bool = False
 
     @property
     def place(self) -> tuple[str, int, bool]:
         """What of it says whether it is desired."""
-        return self.group, self.generation, self.draining
+        return self.group, self.generation, self.is_draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Tracker:
                 continue  # who tells of it has not noticed yet
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked_proxies.get(proxy.name)
-            tracked_proxy = TrackerEntry(proxy.group, proxy.generation, now + ttl, proxy.draining)
+            tracked_proxy = TrackerEntry(proxy.group, proxy.generation, now + ttl, proxy.is_draining)
             has_changed = has_changed or old is None or old.place != tracked_proxy.place
             self._tracked_proxies[proxy.name] = tracked_proxy
             self._ttl_seen = proxy.lifetime
@@ -200,7 +200,7 @@ class Tracker:
         # One that drains keeps the tunnel it has, which counts until it is let go; nobody needs a new one there.
         kept_claims = self._claimed_proxies - {leaving_name}
         available_proxies = {
-            name: proxy for name, proxy in self._tracked_proxies.items() if not proxy.draining or name in kept_claims
+            name: proxy for name, proxy in self._tracked_proxies.items() if not proxy.is_draining or name in kept_claims
         }
         newest: dict[str, int] = {}
         for proxy in available_proxies.values():

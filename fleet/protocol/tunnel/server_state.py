@@ -42,15 +42,15 @@ class Peer:
     name: str = ""
     generation: int = 0
 
-    def replaces(self, other: Peer, *, silent: bool = False) -> bool:
+    def replaces(self, other_peer: Peer, *, silent: bool = False) -> bool:
         """Whether this is `other` come back, so that what `other` held is stale.
 
         A certificate proves it. Without one a name must do: whoever can lie about it could claim the target anyway.
         Generations are made of a clock, which may have gone back since: of one who is `silent` they prove nothing.
         """
-        if (self.identity, self.name) != (other.identity, other.name) or not (self.identity or self.name):
+        if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (self.identity or self.name):
             return False
-        return not self.name or self.generation > other.generation or silent
+        return not self.name or self.generation > other_peer.generation or silent
 
 
 @dataclass(frozen=True, slots=True)

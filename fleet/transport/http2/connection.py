@@ -76,7 +76,7 @@ class Http2Connection(asyncio.Protocol):
         self.peer_frame = frames.DEFAULT_FRAME
         self.stream_window = options.stream_window
         #: The peer reads too slowly: data waits.
-        self.paused = False
+        self.is_paused = False
         #: It takes no new streams; those there are go on.
         self.is_retired = False
         self.is_ended = False
@@ -221,11 +221,11 @@ class Http2Connection(asyncio.Protocol):
 
     @override
     def pause_writing(self) -> None:
-        self.paused = True
+        self.is_paused = True
 
     @override
     def resume_writing(self) -> None:
-        self.paused = False
+        self.is_paused = False
         self._flush_blocked()
 
     # Frames.

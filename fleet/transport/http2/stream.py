@@ -37,7 +37,7 @@ class Carrier(Protocol):
     peer_frame: int
     stream_window: int
     #: The peer reads too slowly: data waits.
-    paused: bool
+    is_paused: bool
 
     def write(self, data: bytes) -> None:
         """Send bytes of whole frames."""
@@ -144,7 +144,7 @@ class Stream:
         connection = self._connection
         if (
             self._queue
-            or connection.paused
+            or connection.is_paused
             or size > self.window
             or size > connection.window
             or size > connection.peer_frame
@@ -176,7 +176,7 @@ class Stream:
     def flush(self) -> None:
         """Send what waits, as much as may be."""
         connection = self._connection
-        while self._queue and not connection.paused:
+        while self._queue and not connection.is_paused:
             room = min(self.window, connection.window, connection.peer_frame)
             if room <= 0:
                 break

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from dashboards.alerts.incident_figures import pictures
+from dashboards.alerts.incident_figures import build_figures
 from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 
@@ -14,7 +14,7 @@ def test_crossing_sets_harmed_agents_against_all_between_a_proxy_and_an_auth() -
     """The worst row is on top; between whom there is nobody the cell is empty, not 0 %."""
     now = time.time()
     table = FakeReader([State.HEALTHY, State.STRANDED] * 5, as_of=now).table("default", now)
-    found = pictures(table, np.array([1, 3, 5]))
+    found = build_figures(table, np.array([1, 3, 5]))
     assert found is not None
     crossing = found["crossing"]
     assert crossing["rows"][0] == "proxy-2"
@@ -28,7 +28,7 @@ def test_ribbons_count_every_agent_once() -> None:
     """By verdict, reason, home proxy and auth; the widest first, and the same in words."""
     now = time.time()
     table = FakeReader([State.STRANDED] * 6 + [State.AT_RISK] * 2, as_of=now).table("default", now)
-    found = pictures(table, np.arange(8))
+    found = build_figures(table, np.arange(8))
     assert found is not None
     ribbons = found["ribbons"]
     assert sum(ribbons["counts"]) == 8
@@ -43,4 +43,4 @@ def test_nobody_harmed_is_no_picture() -> None:
     """An empty picture would look like one that failed."""
     now = time.time()
     table = FakeReader([State.HEALTHY], as_of=now).table("default", now)
-    assert pictures(table, np.array([], dtype=np.intp)) is None
+    assert build_figures(table, np.array([], dtype=np.intp)) is None

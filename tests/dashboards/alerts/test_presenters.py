@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from dashboards.alerts.presenters import HIDDEN, delivery_row, in_common, next_message, trend_points
+from dashboards.alerts.presenters import HIDDEN_TEXT, delivery_row, find_common_attributes, next_notification_of, trend_points
 from fleet.alerts import store
 from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.clusters import ensure_default_cluster
@@ -27,11 +27,11 @@ def test_in_common_counts_most_first() -> None:
     """Shares of the incident's agents."""
     now = time.time()
     table = FakeReader([State.STRANDED] * 10, as_of=now).table("default", now)
-    groups = {group["title"]: group["parts"] for group in in_common(table, np.array([0, 2, 4, 1]))}
+    groups = {group["title"]: group["parts"] for group in find_common_attributes(table, np.array([0, 2, 4, 1]))}
     assert [(part["name"], part["count"], part["share"]) for part in groups["Home proxy"]] == [
         ("proxy-1", 3, 75), ("proxy-2", 1, 25),
     ]  # fmt: skip
-    assert in_common(table, np.array([], dtype=np.intp)) == []
+    assert find_common_attributes(table, np.array([], dtype=np.intp)) == []
 
 
 @pytest.mark.django_db
@@ -48,7 +48,7 @@ def test_next_message_says_when_why_and_to_whom() -> None:
     root.escalate_after = 900
     root.save()
     root.escalate_to.add(chief)
-    said = next_message(row, store.rules("default"), now, store.routes("default"), ())
+    said = next_notification_of(row, store.read_rules("default"), now, store.read_routes("default"), ())
     assert said["because"] == "nobody has acknowledged it by then"
     assert said["to"] == ["chief"]
     assert round(said["ms"] / 1000) == -900
@@ -59,13 +59,13 @@ def test_delivery_stands_in_words() -> None:
     """Waiting, sending, sent, failed."""
     channel = Channel.objects.create(name="ops", kind="webhook")
     row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
-    assert delivery_row(row, 10.0, limited=False)["state"] == "waiting"
+    assert delivery_row(row, 10.0, is_limited_user=False)["state"] == "waiting"
     row.leased_until = 20.0
-    assert delivery_row(row, 10.0, limited=False)["state"] == "sending"
+    assert delivery_row(row, 10.0, is_limited_user=False)["state"] == "sending"
     row.failed_at = 30.0
-    assert delivery_row(row, 40.0, limited=False)["state"] == "failed"
+    assert delivery_row(row, 40.0, is_limited_user=False)["state"] == "failed"
     row.sent_at = 30.0
-    assert delivery_row(row, 40.0, limited=False)["state"] == "sent"
+    assert delivery_row(row, 40.0, is_limited_user=False)["state"] == "sent"
 
 
 @pytest.mark.django_db
@@ -73,13 +73,13 @@ def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> 
     """It may name an address; a deleted channel is named, and may have been the installation's."""
     shared = Channel.objects.create(name="ops", kind="webhook")
     own = Channel.objects.create(name="ops", kind="webhook", cluster="eu")
-    for channel, shown in ((shared, HIDDEN), (own, "refused"), (None, HIDDEN)):
+    for channel, shown in ((shared, HIDDEN_TEXT), (own, "refused"), (None, HIDDEN_TEXT)):
         row = Delivery(
             channel=channel, channel_name="gone", key="k", kind="firing", payload={}, created_at=0.0,
             next_attempt_at=0.0, last_error="refused",
         )  # fmt: skip
-        assert delivery_row(row, 1.0, limited=True)["error"] == shown
-        assert delivery_row(row, 1.0, limited=False)["error"] == "refused"
-    assert delivery_row(row, 1.0, limited=False)["channel"] == "gone (deleted)"
+        assert delivery_row(row, 1.0, is_limited_user=True)["error"] == shown
+        assert delivery_row(row, 1.0, is_limited_user=False)["error"] == "refused"
+    assert delivery_row(row, 1.0, is_limited_user=False)["channel"] == "gone (deleted)"
     row.last_error = ""
-    assert delivery_row(row, 1.0, limited=True)["error"] == ""
+    assert delivery_row(row, 1.0, is_limited_user=True)["error"] == ""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.changes.audit_words import Difference, action_words, differences
+from dashboards.changes.audit_words import ValueDifference, describe_action, differences
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from dashboards.changes.audit_words import Difference, action_words, differences
 )
 def test_action_is_words(action: str, words: str) -> None:
     """No name of a program, neither dots nor dashes."""
-    assert action_words(action) == words
-    assert not set(action_words(action)) & set("._-")
+    assert describe_action(action) == words
+    assert not set(describe_action(action)) & set("._-")
 
 
 def test_differences_are_words_by_path() -> None:
@@ -34,10 +34,10 @@ def test_differences_are_words_by_path() -> None:
     before = {"agent": "a1", "retired": False, "spec": {"count": 1, "kept": True}}
     after = {"agent": "a1", "retired": True, "spec": {"count": 2, "kept": True}, "names": ["a"]}
     assert differences(before, after) == [
-        Difference("retired", "no", "yes"),
-        Difference("spec.count", "1", "2"),
-        Difference("names", "", '["a"]'),
+        ValueDifference("retired", "no", "yes"),
+        ValueDifference("spec.count", "1", "2"),
+        ValueDifference("names", "", '["a"]'),
     ]
-    assert differences(None, {"a": None, "b": "x"}) == [Difference("b", "", "x")]
-    assert differences(None, 3) == [Difference("value", "", "3")]
+    assert differences(None, {"a": None, "b": "x"}) == [ValueDifference("b", "", "x")]
+    assert differences(None, 3) == [ValueDifference("value", "", "3")]
     assert differences(None, None) == []

@@ -28,10 +28,10 @@ _RECONNECT = (
 )
 def test_values_in_words(name: str, text: str, words: str) -> None:
     """JSON as what it makes agents do."""
-    assert policy_rows.shown(BY_NAME[name], text) == words
+    assert policy_rows.format_policy_value(BY_NAME[name], text) == words
 
 
 def test_how_long_something_took() -> None:
     """Nothing while it does."""
-    assert policy_rows.took(1.0, 3.5) == "2.5s"
-    assert policy_rows.took(1.0, 0.0) == ""
+    assert policy_rows.format_duration(1.0, 3.5) == "2.5s"
+    assert policy_rows.format_duration(1.0, 0.0) == ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.changes.target_agents import chosen
-from fleet.changes import Refused
+from dashboards.changes.target_agents import select_campaign_targets
+from fleet.changes import ChangeRefusedError
 from tests.fakes.movers import Movers
 
 TABLE = Movers(
@@ -24,10 +24,10 @@ TABLE = Movers(
 )
 def test_all_that_is_said_holds(given: dict[str, str], found: list[str], leave: tuple[str, ...]) -> None:
     """Filter, proxy and list together."""
-    made = chosen(TABLE, given)
+    made = select_campaign_targets(TABLE, given)
     assert [TABLE.ids[index] for index in made.indices] == found
-    assert made.leave == leave
-    assert made.words
+    assert made.instances_to_leave == leave
+    assert made.description
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_all_that_is_said_holds(given: dict[str, str], found: list[str], leave: 
 )
 def test_what_moves(given: dict[str, str], connection: str, found: list[str]) -> None:
     """Tunnels, unless an auth is to be left or auth connections are asked for."""
-    made = chosen(TABLE, given)
+    made = select_campaign_targets(TABLE, given)
     assert made.connection == connection
     assert [TABLE.ids[index] for index in made.indices] == found
-    assert made.leave == ((given["auth"],) if "auth" in given else ())
+    assert made.instances_to_leave == ((given["auth"],) if "auth" in given else ())
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_what_moves(given: dict[str, str], connection: str, found: list[str]) ->
 )
 def test_what_cannot_be_understood_is_named(given: dict[str, str], field: str) -> None:
     """By its field."""
-    with pytest.raises(Refused) as caught:
-        chosen(TABLE, given)
+    with pytest.raises(ChangeRefusedError) as caught:
+        select_campaign_targets(TABLE, given)
     assert field in caught.value.problems

@@ -59,7 +59,7 @@ def test_items_drop_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trailing comma adds no item."""
     monkeypatch.setenv("REFLOAT_X", "a, b,,")
 
-    assert env.items("REFLOAT_X") == ["a", "b"]
+    assert env.string_list("REFLOAT_X") == ["a", "b"]
 
 
 def test_secret_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_lines_read_back() -> None:
     """A CSV reader gets every agent once, names of instances, and times in ISO 8601."""
     reader = FakeReader(states=[State.HEALTHY, State.STRANDED, State.HEALTHY], as_of=1_700_000_000.25)
     table = reader.table("default", time.time())
-    pieces = list(agent_csv.lines(reader.agents(table, range(3)), table.instances.values(), at_once=2))
+    pieces = list(agent_csv.lines(reader.agents(table, range(3)), table.instances.values(), chunk_size=2))
     assert len(pieces) == 2
     rows = list(csv.DictReader(io.StringIO("".join(pieces), newline="")))
     assert [row["name"] for row in rows] == ["agent-0", "agent-1", "agent-2"]

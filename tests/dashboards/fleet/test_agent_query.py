@@ -27,7 +27,7 @@ def test_parse_everything() -> None:
         not_states=(State.HEALTHY,),
         proxies=("p1",),
         not_auths=("a2",),
-        words=("web", "two words"),
+        search_terms=("web", "two words"),
     )
     assert agent_query.parse("  ") == AgentQuery()
 
@@ -76,7 +76,7 @@ def test_narrow_adds_form_fields() -> None:
         agent_query.parse("web"), states=["stranded", "-healthy"], proxies=["p1"], auths=[]
     )
     assert (query.states, query.not_states) == ((State.STRANDED,), (State.HEALTHY,))
-    assert (query.proxies, query.words) == (("p1",), ("web",))
+    assert (query.proxies, query.search_terms) == (("p1",), ("web",))
 
 
 def test_page_cuts_and_ends(table: FleetTable) -> None:
@@ -110,7 +110,7 @@ def test_page_wrong_cursor(table: FleetTable, cursor: str) -> None:
 def test_order_holds_over_pages(table: FleetTable, sort: str, indices: list[int], limit: int) -> None:
     """What needs people comes first; equal ones stand in map order; pages neither overlap nor leave out."""
     table.verdicts["since"] = [30.0, 50.0, 40.0, 10.0, 20.0]
-    assert agent_query.ordered(table, AgentQuery(), sort).tolist() == indices
+    assert agent_query.select_sorted(table, AgentQuery(), sort).tolist() == indices
     seen: list[int] = []
     cursor: str | None = None
     while True:
@@ -134,7 +134,7 @@ def test_order_while_agents_change(table: FleetTable) -> None:
 def test_names_are_ordered_as_people_count() -> None:
     """agent-2 comes before agent-10."""
     table = FakeReader(states=[State.HEALTHY] * 11, as_of=time.time()).table("default", time.time())
-    assert agent_query.ordered(table, AgentQuery(), "name").tolist() == list(range(11))
+    assert agent_query.select_sorted(table, AgentQuery(), "name").tolist() == list(range(11))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dashboards.fleet.agent_report import said
-from fleet.monitoring.agent_report import Answer, parse
+from dashboards.fleet.agent_report import present_agent_report
+from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.views import Explanation
 from tests.fakes.reader import FakeReader
 
@@ -12,13 +12,13 @@ NOW = 1_700_000_000.0
 ASKED = NOW - 3.0
 
 
-def explained(answer: Answer | None) -> Explanation:
+def explained(answer: AgentReportResponse | None) -> Explanation:
     """One agent of a fleet whose instances all have names."""
     reader = FakeReader(as_of=NOW)
     found = reader.explain("default", reader.table("default", NOW).ids[0], NOW)
     assert found is not None
     instances = {view.facts.index: view for view in reader.instances("default", NOW)}
-    return replace(found, answer=answer, instances=instances)
+    return replace(found, report_response=answer, instances=instances)
 
 
 def proxies() -> list[tuple[int, str, str]]:
@@ -29,13 +29,13 @@ def proxies() -> list[tuple[int, str, str]]:
 
 def test_not_asked_lately() -> None:
     """There is nothing to show."""
-    assert said(explained(None), NOW) is None
+    assert present_agent_report(explained(None), NOW) is None
 
 
 def test_no_answer_says_why_and_through_whom() -> None:
     """An error is shown with its proxy and its age."""
     index, identity, name = proxies()[0]
-    shown = said(explained(Answer(ASKED, index, None, "unavailable: gone")), NOW)
+    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, None, "unavailable: gone")), NOW)
     assert shown is not None
     assert (shown.error, shown.through, shown.through_id, shown.at_ms) == (
         *("unavailable: gone", name, identity),
@@ -73,8 +73,8 @@ def test_proxies_it_knows_holds_and_has_forgotten() -> None:
         "tracker": tracker,
         "tunnels": [tunnel],
     }
-    report = parse(json.dumps(document))
-    shown = said(explained(Answer(ASKED, index, report)), NOW)
+    report = parse_agent_report(json.dumps(document))
+    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, report)), NOW)
     assert shown is not None
     assert (shown.version, shown.desired, shown.dials, shown.services) == ("9", 1, 2, ("web",))
     stranger, held, known = shown.proxies
@@ -98,24 +98,24 @@ def test_when_the_auth_connection_moves() -> None:
     """In words; an agent of another version says nothing of it."""
     index, identity, _ = proxies()[0]
     settings = {"first_wait_ms": 250, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
-    report = parse(json.dumps({"agent_id": identity, "auth_reconnect": settings}))
-    shown = said(explained(Answer(ASKED, index, report)), NOW)
+    report = parse_agent_report(json.dumps({"agent_id": identity, "auth_reconnect": settings}))
+    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, report)), NOW)
     assert shown is not None
     assert shown.auth_reconnect is not None
-    assert dict(shown.auth_reconnect.words) == {
+    assert dict(shown.auth_reconnect.rows) == {
         "First attempt at another auth": "within 250ms",
         "RPCs on an auth connection that was left": "1m0s",
         "New auth connection": "every 1h0m0s",
     }
-    none = parse(json.dumps({"agent_id": identity, "auth_reconnect": {}}))
-    shown = said(explained(Answer(ASKED, index, none)), NOW)
+    none = parse_agent_report(json.dumps({"agent_id": identity, "auth_reconnect": {}}))
+    shown = present_agent_report(explained(AgentReportResponse(ASKED, index, none)), NOW)
     assert shown is not None
     assert shown.auth_reconnect is not None
-    assert [value for _, value in shown.auth_reconnect.words] == [
+    assert [value for _, value in shown.auth_reconnect.rows] == [
         "after 2 s to 3 s, as Teleport waits",
         "no limit",
         "never",
     ]
-    silent = said(explained(Answer(ASKED, index, parse(json.dumps({"agent_id": identity})))), NOW)
+    silent = present_agent_report(explained(AgentReportResponse(ASKED, index, parse_agent_report(json.dumps({"agent_id": identity})))), NOW)
     assert silent is not None
     assert silent.auth_reconnect is None

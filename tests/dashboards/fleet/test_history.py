@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dashboards.fleet import history
-from fleet.alerts.backtest import Change, Turn
+from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.transitions import InstanceTransition, Transition
 
@@ -39,37 +39,37 @@ def test_history_oldest_first_of_the_days_asked_for(cluster: Cluster) -> None:
     for ago in (60.0, 2 * DAY, 8 * DAY):
         _agent(cluster, ago)
     _instance(cluster, 3 * DAY)
-    found = history.read("default", NOW, 7, turns=False)
-    assert found.changes == [
-        Change(NOW - 2 * DAY, "a", "healthy", "stranded", "p", round(NOW - 2 * DAY)),
-        Change(NOW - 60, "a", "healthy", "stranded", "p", round(NOW - 60)),
+    found = history.read("default", NOW, 7, with_instances=False)
+    assert found.agent_changes == [
+        AgentStateChange(NOW - 2 * DAY, "a", "healthy", "stranded", "p", round(NOW - 2 * DAY)),
+        AgentStateChange(NOW - 60, "a", "healthy", "stranded", "p", round(NOW - 60)),
     ]
-    assert (list(found.turns), found.days) == ([], 7)
+    assert (list(found.instance_changes), found.days) == ([], 7)
 
 
 def test_history_of_instances_goes_back_as_far_as_theirs(cluster: Cluster) -> None:
     """An installation that has kept them for three days says so, however old its other history is."""
     _agent(cluster, 8 * DAY)
     _instance(cluster, 3 * DAY)
-    found = history.read("default", NOW, 7, turns=True)
-    assert found.turns == [Turn(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))]
+    found = history.read("default", NOW, 7, with_instances=True)
+    assert found.instance_changes == [InstanceStateChange(NOW - 3 * DAY, "p", "silent", round(NOW - 3 * DAY))]
     assert found.days == 3.0
 
 
 def test_history_empty_or_young_claims_nothing(cluster: Cluster) -> None:
     """None at all, and a quarter of an hour."""
-    assert history.read("default", NOW, 7, turns=True).days == 0
+    assert history.read("default", NOW, 7, with_instances=True).days == 0
     _instance(cluster, 900)
-    assert history.read("default", NOW, 7, turns=True).days == pytest.approx(900 / DAY)
+    assert history.read("default", NOW, 7, with_instances=True).days == pytest.approx(900 / DAY)
 
 
 def test_history_too_long_is_its_newest_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so many days it is."""
-    monkeypatch.setattr(history, "_CHANGES", 2)
+    monkeypatch.setattr(history, "_CHANGE_LIMIT", 2)
     for ago in (DAY, 2 * DAY, 3 * DAY):
         _agent(cluster, ago)
-    found = history.read("default", NOW, 7, turns=False)
-    assert [change.at for change in found.changes] == [NOW - 2 * DAY, NOW - DAY]
+    found = history.read("default", NOW, 7, with_instances=False)
+    assert [change.at for change in found.agent_changes] == [NOW - 2 * DAY, NOW - DAY]
     assert found.days == 2.0
 
 
@@ -78,6 +78,6 @@ def test_turns_of_an_instance_newest_first(cluster: Cluster) -> None:
     _instance(cluster, 500, name="other")
     for number in range(10):
         _instance(cluster, 1000 - number, "ok" if number % 2 else "silent")
-    lines = history.turns_of("default", "p", NOW)
+    lines = history.read_instance_states("default", "p", NOW)
     assert len(lines) == 8
     assert (lines[0].new, lines[0].ms) == ("ok", 991_000)

@@ -22,12 +22,12 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from dashboards.live import consumers, hub
-from dashboards.live.revocation import UNCONFIRMED
+from dashboards.live.revocation import TRY_AGAIN_LATER
 from dashboards.live.routing import application
 from dashboards.shared import record_reader
-from fleet.models.access import Permission, give_role
+from fleet.models.access import Permission, set_role
 from fleet.models.tokens import create_token
-from fleet.monitoring.events import Delta, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import StateDelta, InstancesChanged, LayoutChanged
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -150,7 +150,7 @@ async def _round(
     )
     if not changes or not tell:
         return
-    event = Delta(
+    event = StateDelta(
         cluster="default",
         epoch=before.epoch,
         seq=before.header.seq + 1,
@@ -307,7 +307,7 @@ async def test_without_permission_or_cluster(record: Writer, cookie: bytes, view
     """4403 for a cluster that is not theirs to see, or none; and for somebody without a role."""
     async with _open(cookie, "/ws/c/mars/fleet/") as browser:
         assert await browser.step() == {"type": "close", "code": 4403}
-    await sync_to_async(give_role)(viewer, "")
+    await sync_to_async(set_role)(viewer, "")
     async with _open(cookie) as browser:
         assert await browser.step() == {"type": "close", "code": 4403}
 
@@ -334,7 +334,7 @@ async def test_loss_of_access_closes(record: Writer, cookie: bytes, viewer: User
         if loss == "session":
             Session.objects.all().delete()
         elif loss == "role":
-            give_role(viewer, "")
+            set_role(viewer, "")
         elif loss == "password":
             viewer.set_password("another one")
             viewer.save()
@@ -385,9 +385,9 @@ async def test_long_database_outage_closes(
     async with _open(cookie) as browser:
         await browser.step()
         async with _database_without_sessions():
-            assert (await browser.until(_kind("close")))["code"] == UNCONFIRMED
+            assert (await browser.until(_kind("close")))["code"] == TRY_AGAIN_LATER
             async with _open(cookie) as another:
-                assert await another.step() == {"type": "close", "code": UNCONFIRMED}
+                assert await another.step() == {"type": "close", "code": TRY_AGAIN_LATER}
 
 
 async def test_watch_that_fails_closes(
@@ -396,7 +396,7 @@ async def test_watch_that_fails_closes(
     """An error of ours in the look: no socket stays open without its watch."""
     async with _open(cookie) as browser:
         await browser.step()
-        monkeypatch.setattr(consumers, "refusal", None)
+        monkeypatch.setattr(consumers, "close_code_of", None)
         assert (await browser.until(_kind("close")))["code"] == consumers.INTERNAL_ERROR
     assert "cannot be watched" in caplog.text
 
@@ -423,7 +423,7 @@ async def test_error_of_a_handler_leaves_nothing_behind(record: Writer, cookie: 
     link = Socket(application, "/ws/fleet/", [*HOST, (b"cookie", cookie)])
     assert await link.connect()
     await Browser(link).step()
-    assert hub.sockets() == {"default": 1}
+    assert hub.count_sockets() == {"default": 1}
     await link.send(type="websocket.dance")
     with pytest.raises(ValueError, match="No handler"):
         await link.leave()
@@ -481,5 +481,5 @@ async def test_last_socket_out_ends_the_feed(record: Writer, cookie: bytes) -> N
     async with _open(cookie) as one, _open(cookie) as two:
         await one.step()
         await two.step()
-        assert hub.sockets() == {"default": 2}
+        assert hub.count_sockets() == {"default": 2}
     assert hub.current_hub().feeds == {}

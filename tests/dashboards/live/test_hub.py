@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from pytest_django import Settings
 
 from dashboards.live import hub
-from dashboards.live.hub import Delta, Feed, Hint, Item, StartOver, Subscription, Tick, aged
+from dashboards.live.hub import Delta, Feed, Hint, FeedEvent, Resync, Subscription, Tick, age_header
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
@@ -22,7 +22,7 @@ from tests.fakes.waiting import eventually
 NOW = 1_700_000_000.0
 
 
-async def _next(subscription: Subscription, kind: type[Item]) -> Item:
+async def _next(subscription: Subscription, kind: type[FeedEvent]) -> FeedEvent:
     async with asyncio.timeout(60):
         while True:
             item = await subscription.next()
@@ -33,12 +33,12 @@ async def _next(subscription: Subscription, kind: type[Item]) -> Item:
 def test_aged_header_of_a_record_out_of_reach() -> None:
     """Fresh stays fresh for three rounds or 10 s; then all but the retired are unknown; what was stale stays."""
     head = FakeReader(states=[State.HEALTHY, State.RETIRED], as_of=NOW).header("default", NOW)
-    assert aged(head, NOW + 10) is head
-    old = aged(head, NOW + 10.5)
+    assert age_header(head, NOW + 10) is head
+    old = age_header(head, NOW + 10.5)
     assert old.stale
     assert (old.counts[State.UNKNOWN], old.counts[State.RETIRED], old.counts[State.HEALTHY]) == (1, 1, 0)
-    assert not aged(replace(head, interval=60.0), NOW + 100).stale
-    assert aged(old, NOW) is old
+    assert not age_header(replace(head, interval=60.0), NOW + 100).stale
+    assert age_header(old, NOW) is old
 
 
 def test_delta_text_carries_an_age_and_no_clock() -> None:
@@ -62,7 +62,7 @@ async def test_slow_socket_starts_over() -> None:
     for number in range(65):
         waiting.offer(Delta("e", number, ""))
     waiting.offer(Delta("e", 65, ""))
-    assert isinstance(await waiting.next(), StartOver)
+    assert isinstance(await waiting.next(), Resync)
     assert await waiting.next() == Delta("e", 65, "")
 
 
@@ -119,14 +119,14 @@ async def test_feed_joins_when_redis_comes_late(
         async def new_channel(self) -> str:
             if self.refusals:
                 self.refusals -= 1
-                raise hub.StateUnavailable("Redis does not answer")
+                raise hub.StateUnavailableError("Redis does not answer")
             return str(await real.new_channel())
 
     late = Late()
     monkeypatch.setattr(hub, "get_channel_layer", lambda: late)
     monkeypatch.setattr(hub, "_REJOIN", 0.05)
     feed = Feed("default", 0.1)
-    subscription = await feed.subscribe(patience=0.01)
+    subscription = await feed.subscribe(timeout=0.01)
 
     async def heard() -> bool:
         await real.group_send(group_of("default"), {"type": "fleet.event", "event": {"type": "instances"}})
@@ -150,7 +150,7 @@ async def test_cancelled_subscription_ends_its_feed(live_settings: Settings, fak
         }
     }
     waiting = asyncio.create_task(hub.current_hub().subscribe("default"))
-    await eventually(lambda: hub.sockets() == {"default": 1})
+    await eventually(lambda: hub.count_sockets() == {"default": 1})
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from django.db import InterfaceError, OperationalError
 
-from dashboards.live.revocation import UNCONFIRMED, Pace, until_refused
+from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
 
-QUICK = Pace(interval=0.01, retry=0.01, limit=60.0)
-SHORT = Pace(interval=0.01, retry=0.01, limit=0.2)
+QUICK = RecheckSettings(interval=0.01, retry=0.01, limit=60.0)
+SHORT = RecheckSettings(interval=0.01, retry=0.01, limit=0.2)
 ERRORS = (OperationalError("no answer"), InterfaceError("closed"))
 
 
@@ -32,9 +32,9 @@ class Answers:
         return answer
 
 
-async def _watch(answers: Answers, pace: Pace) -> int:
+async def _watch(answers: Answers, pace: RecheckSettings) -> int:
     async with asyncio.timeout(60):
-        return await until_refused(answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time())
+        return await wait_for_close_code(answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time())
 
 
 async def test_socket_that_may_stay_is_looked_at_again() -> None:
@@ -57,7 +57,7 @@ async def test_database_that_fails_for_long_closes_the_socket() -> None:
     """Nobody can say whether it may stay, so it must not; several attempts were made before."""
     answers = Answers(itertools.cycle(ERRORS))
 
-    assert await _watch(answers, SHORT) == UNCONFIRMED
+    assert await _watch(answers, SHORT) == TRY_AGAIN_LATER
     assert answers.count > 1
 
 
@@ -69,20 +69,20 @@ async def test_database_that_never_answers_closes_the_socket() -> None:
         return None
 
     async with asyncio.timeout(60):
-        code = await until_refused(look, asyncio.Event(), SHORT, asyncio.get_running_loop().time())
+        code = await wait_for_close_code(look, asyncio.Event(), SHORT, asyncio.get_running_loop().time())
 
-    assert code == UNCONFIRMED
+    assert code == TRY_AGAIN_LATER
 
 
 async def test_recheck_brings_the_look_forward() -> None:
     """A sign-out does not wait for the next turn."""
     recheck = asyncio.Event()
     recheck.set()
-    slow = Pace(interval=3600.0, retry=1.0, limit=9.0)
+    slow = RecheckSettings(interval=3600.0, retry=1.0, limit=9.0)
     answers = Answers(iter((4401,)))
 
     async with asyncio.timeout(60):
-        code = await until_refused(answers.look, recheck, slow, asyncio.get_running_loop().time())
+        code = await wait_for_close_code(answers.look, recheck, slow, asyncio.get_running_loop().time())
 
     assert code == 4401
 

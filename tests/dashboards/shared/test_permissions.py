@@ -7,14 +7,14 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.test import RequestFactory
 
 from dashboards.shared.permissions import (
-    Access,
-    declared,
-    is_known,
+    AccessRequirement,
+    access_of,
+    is_known_cluster,
     known_clusters,
-    must_write,
+    require_write,
     owners_for,
     public,
-    refusal_to_write,
+    find_write_refusal,
     requires,
     visible_clusters,
 )
@@ -38,7 +38,7 @@ def _ask(user: object, cluster: str = "default") -> HttpResponseBase:
 
 def test_requires_marks_and_guards(person: MakeUser) -> None:
     """The mark is what the check reads; the guard is what holds."""
-    assert declared(_guarded) == Access(permission=Permission.ACT_ON_FLEET)
+    assert access_of(_guarded) == AccessRequirement(permission=Permission.ACT_ON_FLEET)
     assert _ask(person("operator")).status_code == 200
     with pytest.raises(PermissionDenied):
         _ask(person("viewer"))
@@ -68,9 +68,9 @@ def test_known_clusters_begin_with_the_default() -> None:
     assert known_clusters() == ("default",)
     Cluster.objects.create(id="asia", name="Asia")
     assert known_clusters() == ("default", "asia")
-    assert is_known("default")
-    assert is_known("asia")
-    assert not is_known("mars")
+    assert is_known_cluster("default")
+    assert is_known_cluster("asia")
+    assert not is_known_cluster("mars")
 
 
 def test_declared_of_what_says_nothing() -> None:
@@ -78,10 +78,10 @@ def test_declared_of_what_says_nothing() -> None:
 
     def view() -> None: ...
 
-    assert declared(view) is None
+    assert access_of(view) is None
     view.access = "yes"  # type: ignore[attr-defined]
-    assert declared(view) is None
-    assert declared(public(_guarded)) == Access(sign_in=False)
+    assert access_of(view) is None
+    assert access_of(public(_guarded)) == AccessRequirement(sign_in=False)
 
 
 @requires(Permission.VIEW_FLEET)
@@ -96,7 +96,7 @@ def test_requires_no_cluster_of_what_is_of_none(person: MakeUser) -> None:
     request = RequestFactory().get("/tokens/")
     request.user = limited
     assert _of_all(request).status_code == 200
-    assert declared(_of_all) == Access(permission=Permission.VIEW_FLEET, of_cluster=False)
+    assert access_of(_of_all) == AccessRequirement(permission=Permission.VIEW_FLEET, of_cluster=False)
     with pytest.raises(PermissionDenied):
         _ask(limited)
 
@@ -118,10 +118,10 @@ def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
     ClusterLimit.objects.create(user=limited, cluster="eu")
     owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited, viewer)]
     assert owners == [["", "eu"], ["eu"], []]
-    assert "without a limit" in refusal_to_write(limited, Permission.CHANGE_CONFIG, "")
-    assert "needs the permission" in refusal_to_write(viewer, Permission.CHANGE_CONFIG, "")
+    assert "without a limit" in find_write_refusal(limited, Permission.CHANGE_CONFIG, "")
+    assert "needs the permission" in find_write_refusal(viewer, Permission.CHANGE_CONFIG, "")
     request = RequestFactory().get("/somewhere/")
     request.user = limited
-    must_write(request, Permission.CHANGE_CONFIG, "eu")
+    require_write(request, Permission.CHANGE_CONFIG, "eu")
     with pytest.raises(PermissionDenied, match="whole installation"):
-        must_write(request, Permission.CHANGE_CONFIG, "")
+        require_write(request, Permission.CHANGE_CONFIG, "")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.shared import presenters
-from fleet.monitoring.evidence import Mode
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.reader import FakeReader
@@ -51,7 +51,7 @@ def test_age_ms(at: float | None, age: int | None) -> None:
 )
 def test_recovery_words(verdict: Verdict, words: str) -> None:
     """Every kind of recovery has its words."""
-    assert presenters.recovery_words(verdict, "auth-2") == words
+    assert presenters.describe_recovery(verdict, "auth-2") == words
 
 
 def test_instance_cards_as_people_count() -> None:
@@ -64,9 +64,9 @@ def test_instance_cards_as_people_count() -> None:
     assert [card.name for card in cards["proxies"]] == ["proxy-1", "proxy-2", "proxy-10"]
     silent = cards["proxies"][0]
     assert (silent.state, silent.heartbeat_ms, silent.ttl_ms) == (InstanceState.SILENT, 3000, 10_000)
-    assert silent.bad == ((State.STRANDED, 1),)
-    unread = presenters.instance_card(replace(views[2], listed=False), NOW, {})
-    assert (silent.unlisted, unread.unlisted) == (False, True)
+    assert silent.unhealthy_counts == ((State.STRANDED, 1),)
+    unread = presenters.instance_card(replace(views[2], is_list_fresh=False), NOW, {})
+    assert (silent.is_unlisted, unread.is_unlisted) == (False, True)
 
 
 def test_instance_cards_say_who_heartbeats_through_whom() -> None:
@@ -80,16 +80,16 @@ def test_instance_cards_say_who_heartbeats_through_whom() -> None:
         replace(other, facts=replace(other.facts, heartbeat_auth="unknown-id")),
     ]
     cards = presenters.instance_cards(views, NOW)
-    assert [card.heartbeats for card in cards["auths"]] == [
+    assert [card.heartbeat_path for card in cards["auths"]] == [
         "takes heartbeats of proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
     ]
-    assert [card.heartbeats for card in cards["proxies"]] == [
+    assert [card.heartbeat_path for card in cards["proxies"]] == [
         "heartbeats through auth-1",
         "heartbeats through unknown-id",
     ]
     few = presenters.instance_card(replace(auth, proxies=proxies[:2]), NOW, {})
-    assert few.heartbeats == "takes heartbeats of proxy-1, proxy-2"
-    assert presenters.instance_card(auth, NOW, {}).heartbeats == ""
+    assert few.heartbeat_path == "takes heartbeats of proxy-1, proxy-2"
+    assert presenters.instance_card(auth, NOW, {}).heartbeat_path == ""
 
 
 def test_frame_counts_agents_without_those_that_are_retired() -> None:
@@ -109,7 +109,7 @@ def test_rows_and_cards_show_mode_and_generation() -> None:
         ("", ()),
         ("reconnect, health check", ("blue 3",)),
     ]
-    assert presenters.mode_words(Mode.PICK_FIRST, health_check=False) == "pick_first"
+    assert presenters.describe_mode(ReconnectMode.PICK_FIRST, health_check=False) == "pick_first"
     cards = presenters.instance_cards(tuple(instances.values()), NOW)["proxies"]
     assert [card.generation for card in cards] == ["", "blue 3"]
 

@@ -21,14 +21,14 @@ def request_() -> HttpRequest:
 
 def test_reason_is_the_last_one(request_: HttpRequest) -> None:
     """None before it is refused."""
-    assert refusals.reason(request_) == ""
-    refusals.note(request_, "no permission")
-    refusals.note(request_, "too old")
-    assert refusals.reason(request_) == "too old"
+    assert refusals.reason_of(request_) == ""
+    refusals.record(request_, "no permission")
+    refusals.record(request_, "too old")
+    assert refusals.reason_of(request_) == "too old"
 
 
 def test_complaint_is_shown_as_well(request_: HttpRequest) -> None:
     """On the page that follows."""
-    refusals.complain(request_, "a note needs words.")
-    assert refusals.reason(request_) == "a note needs words."
+    refusals.record_and_show(request_, "a note needs words.")
+    assert refusals.reason_of(request_) == "a note needs words."
     assert [str(message) for message in messages.get_messages(request_)] == ["a note needs words."]

@@ -7,7 +7,7 @@ from django.test import RequestFactory
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from dashboards.shared.request_actor import by, enqueue, request_id_of
+from dashboards.shared.request_actor import actor_of, enqueue, request_id_of
 from fleet.models.tokens import create_token
 from fleet.vocabulary.changes import ActorKind
 
@@ -26,8 +26,8 @@ def test_by_names_a_person_or_a_token_of_theirs() -> None:
     user = User.objects.create_user("alice")
     token, _ = create_token(user, "probe", [], lifetime=None, now=timezone.now())
     request = RequestFactory().get("/", headers={"Idempotency-Key": "k"})
-    assert (by(request, user).actor.name, by(request, user).idempotency_key) == ("alice", "k")
-    actor = by(request, user, token).actor
+    assert (actor_of(request, user).identity.name, actor_of(request, user).idempotency_key) == ("alice", "k")
+    actor = actor_of(request, user, token).identity
     assert (actor.kind, actor.name) == (ActorKind.TOKEN, f"token probe ({token.prefix}) of alice")
 
 

@@ -10,7 +10,7 @@ from django.test import AsyncClient, Client, RequestFactory
 from django.utils import timezone
 
 from dashboards.shared import refusals, request_log
-from fleet.models.access import Permission, create_roles, give_role
+from fleet.models.access import Permission, create_roles, set_role
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.models.tokens import create_token
@@ -26,7 +26,7 @@ def _cluster() -> None:
 
 def _user(role: str) -> User:
     user = User.objects.create_user(f"the-{role}".replace(" ", "-"), password="x")
-    give_role(user, role)
+    set_role(user, role)
     return user
 
 
@@ -123,7 +123,7 @@ def test_looking_is_no_attempt(client: Client, sent: dict[str, str], rows: int) 
     """Another view of what is written, or what it would do; a form that is shown again because it is wrong is one."""
     request = RequestFactory().post("/networking/", sent)
     request.user = _user("admin")
-    request_log.see(request, HttpResponse("the form"), 0)
+    request_log.record_attempt(request, HttpResponse("the form"), 0)
     assert AuditEntry.objects.count() == rows
 
 
@@ -133,8 +133,8 @@ def test_redirect_says_nothing_of_how_it_ended(client: Client, reason: str) -> N
     request = RequestFactory().post("/incidents/1/", {"do": "note"})
     request.user = _user("admin")
     if reason:
-        refusals.note(request, reason)
-    request_log.see(request, HttpResponseRedirect("/incidents/1/?about=reauthenticate"), 0)
+        refusals.record(request, reason)
+    request_log.record_attempt(request, HttpResponseRedirect("/incidents/1/?about=reauthenticate"), 0)
     assert (_only().outcome, _only().detail) == ("refused" if reason else "done", reason)
 
 

@@ -15,8 +15,8 @@ from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
-from fleet.vocabulary.instances import Attempt, Poll
-from fleet.vocabulary.watch import Watch
+from fleet.vocabulary.instances import PollAttempt, Poll
+from fleet.vocabulary.watch import InstanceWatch
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
 
@@ -49,8 +49,8 @@ def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: W
         HealthSignal(Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW, now - 30),
         probed_at=now - 0.1,
     )
-    watch = Watch(active, "127.0.0.1:9000", draining=DrainRequest("kernel update", now - 5))
-    poll = Poll(attempts=(Attempt(now - 0.1, ok=True),), watch=watch)
+    watch = InstanceWatch(active, "127.0.0.1:9000", drain_request=DrainRequest("kernel update", now - 5))
+    poll = Poll(attempts=(PollAttempt(now - 0.1, ok=True),), watch=watch)
     record.write_instances("default", epoch, polls={0: poll}, probed_at=now)
     lines = client.get("/metrics", headers=scraper).content.decode().splitlines()
     said = [line for line in lines if line.startswith("refloat_instance_") and "auth-1-id" in line]

@@ -13,14 +13,14 @@ from typing_extensions import override
 
 from fleet import lease
 from fleet.alerts import alerting_loops, notifications, store
-from fleet.alerts.alerting_loops import Alerting, prune
-from fleet.alerts.channels.deadman import Deadman
-from fleet.alerts.evaluator import Evaluator, News
+from fleet.alerts.alerting_loops import AlertingProcess, prune
+from fleet.alerts.channels.deadman import DeadmanSwitch
+from fleet.alerts.evaluator import Evaluator, LiveUpdate
 from fleet.alerts.repost import Reposter
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident
-from fleet.vocabulary.incidents import Notice, NoticeKind
+from fleet.vocabulary.incidents import Notification, NotificationKind
 from tests.fakes.receivers import receiving
 from tests.fakes.waiting import eventually_sync
 
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.django_db
 class Looker:
     """Does as it is told when asked to look."""
 
-    def __init__(self, *answers: News | Exception | None) -> None:
+    def __init__(self, *answers: LiveUpdate | Exception | None) -> None:
         self.answers = list(answers)
         self.looks = 0
 
-    def look(self, cluster: str, now: float) -> News | None:
+    def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
         """See Evaluator."""
         self.looks += 1
         answer = self.answers.pop(0) if self.answers else None
@@ -43,57 +43,57 @@ class Looker:
         return answer
 
 
-def _alerting(looker: Looker, told: list[News]) -> Alerting:
+def _alerting(looker: Looker, told: list[LiveUpdate]) -> AlertingProcess:
     Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
-    return Alerting(cast("Evaluator", looker), Deadman(""), told.append, 0.05, "me")
+    return AlertingProcess(cast("Evaluator", looker), DeadmanSwitch(""), told.append, 0.05, "me")
 
 
 def test_look_tells_news_and_survives_what_goes_wrong() -> None:
     """A locked database, a bug and another process cost one look each."""
-    told: list[News] = []
-    news = News("default", {"critical": 1}, "CRIT", "critical", 1)
+    told: list[LiveUpdate] = []
+    news = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
     alerting = _alerting(
-        Looker(OperationalError("locked"), KeyError("bug"), lease.LeaseHeld("other"), news), told
+        Looker(OperationalError("locked"), KeyError("bug"), lease.LeaseHeldError("other"), news), told
     )
-    assert [alerting.look(1.0) for _ in range(4)] == [False, False, True, True]
+    assert [alerting.evaluate_clusters(1.0) for _ in range(4)] == [False, False, True, True]
     assert told == [news]
 
 
 def test_database_error_in_one_cluster_costs_only_its_look() -> None:
     """The clusters after it are looked at all the same."""
-    told: list[News] = []
+    told: list[LiveUpdate] = []
     Cluster.objects.create(id="a", name="A")
-    news = News("default", {"critical": 1}, "CRIT", "critical", 1)
+    news = LiveUpdate("default", {"critical": 1}, "CRIT", "critical", 1)
     looker = Looker(OperationalError("locked"), news)
-    assert not _alerting(looker, told).look(1.0)
+    assert not _alerting(looker, told).evaluate_clusters(1.0)
     assert (looker.looks, told) == (2, [news])
 
 
 def test_silence_that_ends_soon_is_told() -> None:
     """Once."""
-    told: list[News] = []
+    told: list[LiveUpdate] = []
     alerting = _alerting(Looker(), told)
     Silence.objects.create(reason="upgrade", creator="ada", starts_at=0.0, ends_at=1000.0)
     for now in (100.0, 500.0, 600.0):
-        alerting.look(now)
+        alerting.evaluate_clusters(now)
     assert [news.text for news in told] == ["A silence ends within 15 minutes: upgrade"]
 
 
 def test_news_that_cannot_be_told_cost_one_cluster(caplog: pytest.LogCaptureFixture) -> None:
     """Redis may be away: the clusters after it are looked at, and the process that looks goes on."""
-    told: list[News] = []
+    told: list[LiveUpdate] = []
     Cluster.objects.create(id="a", name="A")
-    first, second = (News(cluster, {"critical": 1}, "CRIT", "critical", 1) for cluster in ("a", "default"))
+    first, second = (LiveUpdate(cluster, {"critical": 1}, "CRIT", "critical", 1) for cluster in ("a", "default"))
     alerting = _alerting(Looker(first, second), told)
 
-    def tell(news: News) -> None:
+    def tell(news: LiveUpdate) -> None:
         if news is first:
             raise ConnectionError("the channel layer is away")
         told.append(news)
 
-    alerting.tell = tell
+    alerting.publish_update = tell
 
-    assert not alerting.look(1.0)
+    assert not alerting.evaluate_clusters(1.0)
     assert told == [second]
     assert "cluster a: the look failed" in caplog.text
 
@@ -105,17 +105,17 @@ def test_end_of_a_silence_that_cannot_be_told_costs_no_other(caplog: pytest.LogC
     for reason in ("upgrade", "new disks"):
         Silence.objects.create(reason=reason, creator="ada", starts_at=0.0, ends_at=1000.0)
 
-    def tell(news: News) -> None:
+    def tell(news: LiveUpdate) -> None:
         if news.text.endswith("upgrade"):
             raise ConnectionError("the channel layer is away")
         told.append(news.text)
 
-    alerting.tell = tell
+    alerting.publish_update = tell
 
-    assert not alerting.look(500.0)
+    assert not alerting.evaluate_clusters(500.0)
     assert told == ["A silence ends within 15 minutes: new disks"]
     assert "nobody is warned of its end" in caplog.text
-    assert alerting.look(501.0)
+    assert alerting.evaluate_clusters(501.0)
 
 
 @pytest.mark.parametrize("fault", [OperationalError("locked"), KeyError("bug")])
@@ -130,11 +130,11 @@ def test_look_without_the_ends_of_silences_is_no_good_look(
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(alerting_loops, "warn_of_ends", fail)
-        assert not alerting.look(1.0)
+        patch.setattr(alerting_loops, "claim_ending_silences", fail)
+        assert not alerting.evaluate_clusters(1.0)
     assert caplog.text.count("the look failed") == 1
     assert looker.looks == 1
-    assert alerting.look(2.0)
+    assert alerting.evaluate_clusters(2.0)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -146,7 +146,7 @@ def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, holder: str, *others: object) -> None:
             self._holder = holder
 
-        def step(self) -> bool:
+        def send_next(self) -> bool:
             steps[self._holder] += 1
             if steps[self._holder] == 1:
                 raise KeyError("bug")
@@ -159,7 +159,7 @@ def test_sender_outlives_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         eventually_sync(lambda: len(steps) > 1 and min(steps.values()) > 1)
     finally:
-        alerting.stopped.set()
+        alerting.stop_event.set()
         thread.join(timeout=60)
 
 
@@ -170,10 +170,10 @@ def test_open_alerts_are_posted_again_and_again(monkeypatch: pytest.MonkeyPatch)
 
     class FaultyReposter(Reposter):
         @override
-        def post(self) -> int:
+        def post_open_alerts(self) -> int:
             if next(turns) == 0:
                 raise KeyError("bug")
-            return super().post()
+            return super().post_open_alerts()
 
     monkeypatch.setattr(alerting_loops, "Reposter", FaultyReposter)
     monkeypatch.setattr(alerting_loops, "INTERVAL", 0.05)
@@ -185,10 +185,10 @@ def test_open_alerts_are_posted_again_and_again(monkeypatch: pytest.MonkeyPatch)
         try:
             eventually_sync(lambda: len(receiver.bodies) >= 2)
         finally:
-            alerting.stopped.set()
+            alerting.stop_event.set()
             thread.join(timeout=60)
     assert {alert["labels"]["incident"] for body in receiver.bodies for alert in body} == {
-        store.value_of(incident).id
+        store.incident_of(incident).id
     }
 
 
@@ -202,9 +202,9 @@ def _open_incident(url: str) -> Incident:
         cluster=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="p1", generation=1,
         state="firing", severity=2, notices=1, opened_at=now - 60, sentence="p1 does not answer.",
     )  # fmt: skip
-    notice = Notice(NoticeKind.FIRING, store.value_of(incident), now, 1)
+    notice = Notification(NotificationKind.FIRING, store.incident_of(incident), now, 1)
     Delivery.objects.create(
-        channel=channel, incident=incident, key=notice.key, kind=NoticeKind.FIRING.value,
+        channel=channel, incident=incident, key=notice.key, kind=NotificationKind.FIRING.value,
         payload=notifications.payload(notice, notifications.Links()), created_at=now, next_attempt_at=now, sent_at=now,
     )  # fmt: skip
     return incident
@@ -220,7 +220,7 @@ def test_run_looks_until_it_is_stopped() -> None:
     deadline = time.monotonic() + 60
     while looker.looks < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    alerting.stopped.set()
+    alerting.stop_event.set()
     thread.join(timeout=60)
     assert not thread.is_alive()
     assert looker.looks >= 3

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleet.alerts.causes import causes_now
-from fleet.monitoring.classify import instance_state, prepare
+from fleet.alerts.causes import find_causes
+from fleet.monitoring.classify import instance_state, prepare_frame
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, State
@@ -20,7 +20,7 @@ def table_of(*more: tuple[str, Mapping[str, Any]], **facts: Mapping[str, Any]) -
     for name, changes in more:
         known[len(known)] = instance(len(known), InstanceKind.PROXY, name, **changes)
     seen = replace(seen, instances=known)
-    frame = prepare(seen, NOW)
+    frame = prepare_frame(seen, NOW)
     causes = {index: frame.cause_of(index) for index in known}
     names = {BACKEND_CAUSE: "backend/default", **{index: one.id for index, one in known.items()}}
     views = {
@@ -35,7 +35,7 @@ def table_of(*more: tuple[str, Mapping[str, Any]], **facts: Mapping[str, Any]) -
 
 def words(table: FleetTable) -> list[str]:
     """List the causes in words."""
-    return [cause.words for cause in causes_now(table)]
+    return [cause.description for cause in find_causes(table)]
 
 
 def test_instances_that_are_sick_are_named_as_people_count() -> None:
@@ -43,18 +43,18 @@ def test_instances_that_are_sick_are_named_as_people_count() -> None:
     table = table_of(("proxy-10", SILENT), auth_1=UNHEALTHY, proxy_1=GONE, proxy_2=SILENT)
     assert words(table) == ["auth-1 is unhealthy", "proxy-2 does not answer", "proxy-10 does not answer"]
     assert words(table_of()) == []
-    assert causes_now(replace(table, as_of=None)) == ()
+    assert find_causes(replace(table, as_of=None)) == ()
 
 
 def test_backend_is_the_one_cause_of_what_fell_sick_after_it() -> None:
     """Not three auths and one more: a proxy that expired behind them is explained, one that was dead before is not."""
     down = {"auth_1": UNHEALTHY, "auth_2": UNHEALTHY}
     behind = table_of(proxy_1=EXPIRED, **down)
-    (backend,) = causes_now(behind)
+    (backend,) = find_causes(behind)
     assert backend.key == "backend/default"
-    assert backend.words == "all 2 auth servers fell sick together, likely because of their backend"
+    assert backend.description == "all 2 auth servers fell sick together, likely because of their backend"
     before = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **down)
-    assert words(before) == [backend.words, "proxy-1 does not answer"]
+    assert words(before) == [backend.description, "proxy-1 does not answer"]
 
 
 def test_proxy_that_merely_expired_behind_a_sick_auth_is_no_cause() -> None:
@@ -76,7 +76,7 @@ def test_backend_is_the_one_cause_of_proxies_that_felt_it_first() -> None:
     """Their heartbeats were due before those of the auths."""
     down = {**UNHEALTHY, "ttl": 600.0}
     early = {**UNHEALTHY, "sick_since": NOW - 100, "heartbeat_auth": "uuid-auth-1"}
-    (backend,) = causes_now(table_of(auth_1=down, auth_2=down, proxy_1=early))
+    (backend,) = find_causes(table_of(auth_1=down, auth_2=down, proxy_1=early))
     assert backend.key == "backend/default"
 
 
@@ -84,7 +84,7 @@ def test_group_that_fails_together_is_one_cause() -> None:
     """Two proxies of three; the group stands for them."""
     eu = {"group": "eu"}
     table = table_of(("proxy-3", {**eu, **SILENT}), proxy_1={**eu, **SILENT}, proxy_2=eu)
-    assert [cause.key for cause in causes_now(table)] == ["proxy-group/eu"]
+    assert [cause.key for cause in find_causes(table)] == ["proxy-group/eu"]
     assert words(table) == ["2 of 3 instances of proxy group eu are sick"]
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fleet.alerts import digest
-from fleet.alerts.digest import Period, compose, due, slot
+from fleet.alerts.digest import DigestPeriod, compose, due_periods, newest_slot_at
 from fleet.models import Cluster
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.incidents import Incident as Row
@@ -26,24 +26,24 @@ def _excess(**given: object) -> Incident:
 
 def test_digest_is_due_once_a_day_and_weekly_on_mondays() -> None:
     """At eight; one that was missed is made up for, once; the first after an installation comes in its time."""
-    assert slot(_NOW) == _NOW - 4 * 3600
-    assert due(None, _NOW) == ()
-    assert due(slot(_NOW), _NOW) == ()
-    assert due(slot(_NOW), _NOW + 19 * 3600) == ()
-    assert due(slot(_NOW), _NOW + 21 * 3600) == (Period.DAILY,)
-    assert due(slot(_NOW - 2 * _DAY), _NOW - _DAY) == (Period.DAILY, Period.WEEKLY)
-    assert due(slot(_NOW - 5 * _DAY), _NOW) == (Period.DAILY, Period.WEEKLY)
+    assert newest_slot_at(_NOW) == _NOW - 4 * 3600
+    assert due_periods(None, _NOW) == ()
+    assert due_periods(newest_slot_at(_NOW), _NOW) == ()
+    assert due_periods(newest_slot_at(_NOW), _NOW + 19 * 3600) == ()
+    assert due_periods(newest_slot_at(_NOW), _NOW + 21 * 3600) == (DigestPeriod.DAILY,)
+    assert due_periods(newest_slot_at(_NOW - 2 * _DAY), _NOW - _DAY) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
+    assert due_periods(newest_slot_at(_NOW - 5 * _DAY), _NOW) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
 
 
 def test_digest_says_what_was_never_sent() -> None:
     """With numbers, in the subject too, and the incidents of the period; nothing to say is no digest."""
-    assert compose("default", Period.DAILY, [], _NOW) is None
+    assert compose("default", DigestPeriod.DAILY, [], _NOW) is None
     paged = Incident(
         "default", Cause(CauseKind.PROXY, "p", "proxy-1"), 1, IncidentState.RESOLVED, _NOW - 9000,
         severity=Severity.CRITICAL, fired_at=_NOW - 9000, quiet_since=_NOW - 8000, resolved_at=_NOW - 7700,
         peak=207, sentence="207 agents stranded.",
     )  # fmt: skip
-    said = compose("default", Period.WEEKLY, [_excess(), paged], _NOW, "https://console.example.com")
+    said = compose("default", DigestPeriod.WEEKLY, [_excess(), paged], _NOW, "https://console.example.com")
     assert said is not None
     assert said["subject"] == (
         "WEEKLY DIGEST default: incidents: 1 critical, 120 agents hold more tunnels than they want"
@@ -55,7 +55,7 @@ def test_digest_says_what_was_never_sent() -> None:
         "- 207 agents stranded, proxy-1: 207 at most, for 17 min from 2026-11-24 09:30:00 UTC",
         "Incidents: https://console.example.com/incidents/",
     ]
-    assert compose("default", Period.DAILY, [paged], _NOW + 2 * _DAY) is None
+    assert compose("default", DigestPeriod.DAILY, [paged], _NOW + 2 * _DAY) is None
 
 
 @pytest.mark.django_db
@@ -75,7 +75,7 @@ def test_digest_goes_to_channels_that_want_it_once() -> None:
     )  # fmt: skip
     AlertClock.objects.create(cluster_id="default")
     made = [
-        digest.enqueue(AlertClock.objects.get(), _NOW + hours * 3600) for hours in (0, 1, 21, 22, 24 * 6 + 21)
+        digest.enqueue_digests(AlertClock.objects.get(), _NOW + hours * 3600) for hours in (0, 1, 21, 22, 24 * 6 + 21)
     ]
     assert made == [0, 0, 1, 0, 2]
     assert sorted(Delivery.objects.values_list("channel__name", "kind")) == [
@@ -89,7 +89,7 @@ def test_digest_of_a_cluster_goes_to_no_channel_of_another() -> None:
     """To its own and to the installation's; the log knows of which cluster each speaks."""
     for cluster in ("default", "eu"):
         Cluster.objects.get_or_create(id=cluster, defaults={"name": cluster})
-        AlertClock.objects.create(cluster_id=cluster, digest_at=slot(_NOW - _DAY))
+        AlertClock.objects.create(cluster_id=cluster, digest_at=newest_slot_at(_NOW - _DAY))
     for owner in ("", "default", "eu"):
         Channel.objects.create(name=f"mail {owner}", kind="email", digest="daily", cluster=owner)
     Row.objects.create(
@@ -97,6 +97,6 @@ def test_digest_of_a_cluster_goes_to_no_channel_of_another() -> None:
         severity=0, opened_at=_NOW - 7200, fired_at=_NOW - 3600, affected=120, peak=300, sentence="Too many tunnels.",
     )  # fmt: skip
     for clock in AlertClock.objects.all():
-        digest.enqueue(clock, _NOW)
+        digest.enqueue_digests(clock, _NOW)
     rows = Delivery.objects.order_by("channel__name").values_list("channel__name", "cluster")
     assert list(rows) == [("mail ", "eu"), ("mail eu", "eu")]

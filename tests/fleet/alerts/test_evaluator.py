@@ -9,10 +9,10 @@ import pytest
 from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
-from fleet.alerts.evaluator import Evaluator, warn_of_ends
-from fleet.alerts.incident_actions import warn_of_end
-from fleet.alerts.outbox import due
-from fleet.lease import LeaseHeld, LeaseLost
+from fleet.alerts.evaluator import Evaluator, claim_ending_silences
+from fleet.alerts.incident_actions import notify_silence_end
+from fleet.alerts.outbox import due_deliveries
+from fleet.lease import LeaseHeldError, LeaseLostError
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertClock, Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
@@ -60,7 +60,7 @@ class Told:
             self.now += step
             if polling:
                 self.fleet.as_of = self.now
-            self.evaluator.look("default", self.now)
+            self.evaluator.evaluate_cluster("default", self.now)
 
     @property
     def kinds(self) -> list[str]:
@@ -123,11 +123,11 @@ def test_second_process_waits_for_the_lease() -> None:
     told = Told()
     told.run(5)
     second = Evaluator(cast("Reader", told.fleet), "second")
-    with pytest.raises(LeaseHeld):
-        second.look("default", told.now + 1)
-    second.look("default", told.now + 20)
-    with pytest.raises(LeaseHeld):
-        told.evaluator.look("default", told.now + 21)
+    with pytest.raises(LeaseHeldError):
+        second.evaluate_cluster("default", told.now + 1)
+    second.evaluate_cluster("default", told.now + 20)
+    with pytest.raises(LeaseHeldError):
+        told.evaluator.evaluate_cluster("default", told.now + 21)
     assert AlertClock.objects.get().looked_at == round(told.now + 20, 6)
 
 
@@ -142,12 +142,12 @@ def test_process_that_was_paused_past_its_lease_writes_nothing() -> None:
         """Answer after another process has looked at a fleet in which all is well."""
         told.fleet.table = read  # type: ignore[method-assign]
         told.fleet.as_of = now + 20
-        second.look(cluster, now + 20)
+        second.evaluate_cluster(cluster, now + 20)
         told.fleet.states = [State.STRANDED] * 20 + [State.HEALTHY] * 20
         return read(cluster, now)
 
     told.fleet.table = pause  # type: ignore[method-assign]
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         told.run(5)
     assert not Incident.objects.exists()
     assert AlertClock.objects.get().looked_at == round(told.now + 20, 6)
@@ -203,7 +203,7 @@ def test_page_passes_quiet_hours_with_the_warning_they_held_back() -> None:
     told.run(60, stranded=20)
     assert told.kinds == ["firing", "worse"]
     assert all(at <= told.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
-    assert [row.kind for row in due(told.now)] == ["firing"]
+    assert [row.kind for row in due_deliveries(told.now)] == ["firing"]
 
 
 def test_resolve_of_a_warning_waits_for_the_end_of_quiet_hours() -> None:
@@ -232,7 +232,7 @@ def test_route_by_label_takes_incidents_that_harm_such_agents() -> None:
 def test_drift_is_asked_for_once_in_a_round() -> None:
     """What others know of wanted policies becomes an incident, which is never sent by itself."""
     told = Told()
-    told.evaluator = Evaluator(cast("Reader", told.fleet), "me", drift=lambda cluster, views: ["proxy-1"])
+    told.evaluator = Evaluator(cast("Reader", told.fleet), "me", find_drifted=lambda cluster, views: ["proxy-1"])
     told.run(3700, step=50)
     row = Incident.objects.get(cause_id="policies")
     assert (row.state, row.severity, row.affected) == ("firing", 0, 0)
@@ -244,9 +244,9 @@ def test_end_of_a_silence_is_told_once_and_before() -> None:
     """Within a quarter of an hour, and of a short one not when it has just been made."""
     row = Silence.objects.create(reason="r", creator="ada", starts_at=0.0, ends_at=3600.0)
     Silence.objects.create(reason="short", creator="ada", starts_at=2600.0, ends_at=3200.0)
-    assert warn_of_ends(2650.0) == []
-    assert warn_of_ends(2750.0) == [row]
-    assert warn_of_ends(2751.0) == []
+    assert claim_ending_silences(2650.0) == []
+    assert claim_ending_silences(2750.0) == [row]
+    assert claim_ending_silences(2751.0) == []
 
 
 def test_end_of_a_silence_is_told_to_who_would_hear_of_what_it_keeps_quiet() -> None:
@@ -263,12 +263,12 @@ def test_end_of_a_silence_is_told_to_who_would_hear_of_what_it_keeps_quiet() -> 
     )
     told.run(120, stranded=20)
     assert told.kinds == []
-    assert warn_of_end(row, told.now) == 1
+    assert notify_silence_end(row, told.now) == 1
     (said,) = Delivery.objects.all()
     assert (said.channel.name, said.kind) == ("ops", "silence-ends")
     assert said.payload["subject"].startswith("SILENCE ENDS SOON default: 20 agents stranded, proxy-1")
     assert IncidentEvent.objects.filter(kind="silence ends", text__endswith="new disks").exists()
-    warn_of_end(row, told.now)
+    notify_silence_end(row, told.now)
     assert Delivery.objects.count() == 1
 
 
@@ -279,7 +279,7 @@ def test_look_that_finds_the_same_reads_little_and_writes_no_incident() -> None:
     told.now += 1
     told.fleet.as_of = told.now
     with CaptureQueriesContext(connection) as taken:
-        told.evaluator.look("default", told.now)
+        told.evaluator.evaluate_cluster("default", told.now)
     writes = [query["sql"].split()[1] for query in taken if query["sql"].startswith(("UPDATE", "INSERT"))]
     assert writes == ['"fleet_clusterlease"', '"fleet_alertclock"']
     assert not [query for query in taken if "marks" in query["sql"]]
@@ -294,7 +294,7 @@ def test_rows_that_the_database_rounded_are_not_written_again() -> None:
     told.now += 20
     second = Evaluator(cast("Reader", told.fleet), "second", "https://console.example.com/")
     with CaptureQueriesContext(connection) as taken:
-        second.look("default", told.now)
+        second.evaluate_cluster("default", told.now)
     assert [query for query in taken if "marks" in query["sql"]], "it reads the incidents"
     assert not [query for query in taken if query["sql"].startswith("UPDATE fleet_incident")]
 
@@ -322,7 +322,7 @@ def test_process_that_takes_over_reads_what_the_other_left() -> None:
     assert told.kinds == ["firing", "resolved"]
     told.now += 20
     told.evaluator = first
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         told.run(5)
     told.run(400)
     assert told.kinds == ["firing", "resolved"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fleet.alerts.facts import agents_of, gather, match_names
-from fleet.alerts.findings import find
+from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import CauseKind
@@ -36,12 +36,12 @@ def test_gather_groups_agents_by_cause() -> None:
     facts = gather(table, _NOW, labels)
     by_key = {group.cause.key: group for group in facts.groups}
     proxy = by_key["proxy/proxy-id-1"]
-    assert (proxy.stranded, proxy.at_risk, proxy.labelled) == (2, 1, {"critical": 1})
-    assert (proxy.labelled_at_risk, proxy.labels) == ({"critical": 1}, {"critical"})
+    assert (proxy.stranded_count, proxy.at_risk_count, proxy.stranded_by_label) == (2, 1, {"critical": 1})
+    assert (proxy.at_risk_by_label, proxy.labels) == ({"critical": 1}, {"critical"})
     assert proxy.names == ("agent-0", "agent-1", "agent-2")
     assert proxy.heals_at == _NOW + 60
-    assert by_key["agents/no-tunnel"].stranded == 1
-    assert (facts.agents, facts.stranded, facts.lost_lately) == (5, 3, 3)
+    assert by_key["agents/no-tunnel"].stranded_count == 1
+    assert (facts.agent_count, facts.stranded_count, facts.recently_lost_count) == (5, 3, 3)
     assert [sick.cause.name for sick in facts.sick] == ["proxy-1"]
     assert agents_of(table, "proxy/proxy-id-1").tolist() == [0, 1, 2]
 
@@ -53,7 +53,7 @@ def test_incident_of_the_whole_fleet_names_the_agents_that_it_counts() -> None:
     table.heartbeats["mode"] = [1, 1, 1, 2, 1, 0]
     facts = gather(table, _NOW)
     rules = [replace(rule, enabled=True, min_count=1, min_share=0.0) for rule in DEFAULT_RULES]
-    found = {key: one for key, one in find(facts, rules).items() if one.cause.kind is CauseKind.FLEET}
+    found = {key: one for key, one in evaluate_rules(facts, rules).items() if one.cause.kind is CauseKind.FLEET}
     assert {key: agents_of(table, key).tolist() for key in found} == {
         "fleet/rate": [0, 1],
         "fleet/excess": [3],
@@ -77,7 +77,7 @@ def test_regions_stand_for_their_instances_where_there_are_several() -> None:
             index: replace(view, facts=replace(view.facts, region=region))
             for (index, view), region in zip(views, regions, strict=True)
         }
-        found = gather(replace(table, instances=placed), _NOW).together
+        found = gather(replace(table, instances=placed), _NOW).members_by_cause
         return {cause.key: keys for cause, keys in found.items() if cause.kind is CauseKind.REGION}
 
     assert together("eu", "eu", "us", "") == {
@@ -90,8 +90,8 @@ def test_regions_stand_for_their_instances_where_there_are_several() -> None:
 def test_gather_leaves_muted_agents_out() -> None:
     """An agent that is silenced harms nothing, and the table stays as it was."""
     table = _table([State.STRANDED, State.STRANDED], [2, 2])
-    assert gather(table, _NOW, muted=np.array([True, False])).groups[0].stranded == 1
-    assert gather(table, _NOW).groups[0].stranded == 2
+    assert gather(table, _NOW, muted_mask=np.array([True, False])).groups[0].stranded_count == 1
+    assert gather(table, _NOW).groups[0].stranded_count == 2
 
 
 def test_gather_is_blind_on_old_data() -> None:
@@ -99,7 +99,7 @@ def test_gather_is_blind_on_old_data() -> None:
     for as_of in (None, _NOW - 60):
         facts = gather(_table([State.STRANDED] * 9, [2] * 9, as_of=as_of), _NOW)
         assert not facts.fresh
-        assert facts.blindness
+        assert facts.blind_reason
         assert not facts.groups
 
 
@@ -122,7 +122,7 @@ def test_gather_says_since_when_each_cause_has_been_sick() -> None:
         ),
     )
     # As a row gives it back: two causes that began at the same moment stay equal when one has been read.
-    assert gather(table, now).began == {
+    assert gather(table, now).sick_since == {
         "auth/auth-id-1": now - 2,
         "auth/auth-id-2": now - 8,
         "proxy/proxy-id-1": now - 300.123457,

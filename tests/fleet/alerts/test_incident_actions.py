@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from fleet.alerts import incident_actions, outbox
-from fleet.alerts.incident_actions import ActError, AlreadySilencedError
-from fleet.audit import CONSOLE
+from fleet.alerts.incident_actions import ActionError, AlreadySilencedError
+from fleet.audit import CONSOLE_ACTOR
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery, Route, Silence
 from fleet.models.changes import AuditEntry
@@ -44,40 +44,40 @@ def test_acknowledging_is_once_and_told_to_who_understands_it(incident: Incident
     assert (incident.acked_by, incident.acked_at) == ("ada", 10.0)
     acks = Delivery.objects.filter(kind="acknowledged")
     assert [delivery.channel.kind for delivery in acks] == ["pagerduty"]
-    incident_actions.let_go(incident, "ada", 12.0)
-    incident_actions.note(incident, "ada", " looks like the switch ", 13.0)
+    incident_actions.unacknowledge(incident, "ada", 12.0)
+    incident_actions.add_note(incident, "ada", " looks like the switch ", 13.0)
     assert list(IncidentEvent.objects.values_list("kind", "who")) == [
         ("acknowledged", "ada"), ("let go", "ada"), ("note", "ada"),
     ]  # fmt: skip
-    with pytest.raises(ActError):
-        incident_actions.note(incident, "ada", "  ", 14.0)
+    with pytest.raises(ActionError):
+        incident_actions.add_note(incident, "ada", "  ", 14.0)
 
 
 def test_silencing_everything_wants_the_word() -> None:
     """And every silence a reason and an end."""
-    with pytest.raises(ActError, match="everything"):
-        incident_actions.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    with pytest.raises(ActionError, match="everything"):
+        incident_actions.create_silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     assert (
-        incident_actions.silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE, typed="Everything").creator
+        incident_actions.create_silence("", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, typed_word="Everything").creator
         == "ada"
     )
-    with pytest.raises(ActError, match="why"):
-        incident_actions.silence("kind=proxy", " ", "ada", 0.0, 60.0, CONSOLE)
+    with pytest.raises(ActionError, match="why"):
+        incident_actions.create_silence("kind=proxy", " ", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     for ends_at in (0.0, 31 * 86400.0):
-        with pytest.raises(ActError, match="thirty days"):
-            incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, ends_at, CONSOLE)
+        with pytest.raises(ActionError, match="thirty days"):
+            incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, ends_at, CONSOLE_ACTOR)
 
 
 def test_silences_and_channels_are_rows_in_the_log() -> None:
     """Also what a rule does not allow, with its sentence."""
-    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     with pytest.raises(AlreadySilencedError):
-        incident_actions.silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE)
-    incident_actions.extend(row, 3600.0, 30.0, CONSOLE)
-    incident_actions.end(row, 100.0, CONSOLE)
+        incident_actions.create_silence("kind=proxy", "again", "ada", 0.0, 60.0, CONSOLE_ACTOR)
+    incident_actions.extend_silence(row, 3600.0, 30.0, CONSOLE_ACTOR)
+    incident_actions.end_silence(row, 100.0, CONSOLE_ACTOR)
     channel = Channel.objects.create(name="hook", kind="webhook")
-    incident_actions.send_again(incident_actions.try_out(channel, 5.0, CONSOLE), 7.0, CONSOLE)
-    incident_actions.delete_channel(channel, 9.0, CONSOLE)
+    incident_actions.retry_delivery(incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR), 7.0, CONSOLE_ACTOR)
+    incident_actions.delete_channel(channel, 9.0, CONSOLE_ACTOR)
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.outcome) for row in rows] == [
         ("silence.create", "done"),
@@ -94,49 +94,49 @@ def test_silences_and_channels_are_rows_in_the_log() -> None:
 
 def test_silence_is_extended_and_ended() -> None:
     """From its end, or from now when it is over; it is warned of again."""
-    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     Silence.objects.update(warned=True)
-    incident_actions.extend(row, 3600.0, 30.0, CONSOLE)
+    incident_actions.extend_silence(row, 3600.0, 30.0, CONSOLE_ACTOR)
     row.refresh_from_db()
     assert (row.ends_at, row.warned) == (3660.0, False)
-    incident_actions.end(row, 100.0, CONSOLE)
+    incident_actions.end_silence(row, 100.0, CONSOLE_ACTOR)
     row.refresh_from_db()
     assert row.ends_at == 100.0
-    with pytest.raises(ActError):
-        incident_actions.extend(row, 31 * 86400.0, 100.0, CONSOLE)
+    with pytest.raises(ActionError):
+        incident_actions.extend_silence(row, 31 * 86400.0, 100.0, CONSOLE_ACTOR)
 
 
 def test_silence_that_somebody_changed_meanwhile_is_not_extended() -> None:
     """Two who extend it at once, or one who ends it: whoever is second looks again."""
-    row = incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE)
+    row = incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR)
     seen_before = Silence.objects.get()
-    incident_actions.end(row, 30.0, CONSOLE)
-    with pytest.raises(ActError, match="look at it again"):
-        incident_actions.extend(seen_before, 3600.0, 30.0, CONSOLE)
+    incident_actions.end_silence(row, 30.0, CONSOLE_ACTOR)
+    with pytest.raises(ActionError, match="look at it again"):
+        incident_actions.extend_silence(seen_before, 3600.0, 30.0, CONSOLE_ACTOR)
     assert Silence.objects.get().ends_at == 30.0
 
 
 def test_channel_is_tried_out_and_failed_messages_are_sent_again() -> None:
     """Through the outbox like any other."""
     channel = Channel.objects.create(name="ops", kind="webhook")
-    delivery = incident_actions.try_out(channel, 5.0, CONSOLE)
+    delivery = incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR)
     assert (delivery.kind, delivery.next_attempt_at) == ("test", 5.0)
     Delivery.objects.update(failed_at=6.0, attempts=9)
-    incident_actions.send_again(delivery, 7.0, CONSOLE)
+    incident_actions.retry_delivery(delivery, 7.0, CONSOLE_ACTOR)
     delivery.refresh_from_db()
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
 
 
 def test_silence_of_the_same_is_refused_while_it_lasts() -> None:
     """With the matchers in any order; not for another cluster, and not after its end."""
-    first = incident_actions.silence(
-        "kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu"
+    first = incident_actions.create_silence(
+        "kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu"
     )
     with pytest.raises(AlreadySilencedError, match=f"silence {first.pk} of ada.*extend it"):
-        incident_actions.silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, CONSOLE, cluster="eu")
-    incident_actions.silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="asia")
-    incident_actions.silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, CONSOLE, cluster="eu")
-    incident_actions.silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE, cluster="eu")
+        incident_actions.create_silence("cause=p1 kind=proxy", "again", "bob", 30.0, 90.0, CONSOLE_ACTOR, cluster="eu")
+    incident_actions.create_silence("kind=proxy cause=p1", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="asia")
+    incident_actions.create_silence("kind=proxy cause=p1", "upgrade", "ada", 60.0, 90.0, CONSOLE_ACTOR, cluster="eu")
+    incident_actions.create_silence("kind=proxy", "upgrade", "ada", 0.0, 60.0, CONSOLE_ACTOR, cluster="eu")
     assert Silence.objects.count() == 4
 
 
@@ -148,16 +148,16 @@ def test_deleted_channel_leaves_its_log(incident: Incident) -> None:
             channel=channel, incident=incident, key=key, kind="firing", payload={}, created_at=1.0,
             next_attempt_at=1.0, sent_at=sent_at,
         )  # fmt: skip
-    assert incident_actions.delete_channel(channel, 9.0, CONSOLE) == 1
+    assert incident_actions.delete_channel(channel, 9.0, CONSOLE_ACTOR) == 1
     sent, waiting = Delivery.objects.order_by("key")
     assert (sent.channel, sent.channel_name, sent.sent_at, sent.last_error) == (None, "ops", 3.0, "")
     assert (waiting.channel_name, waiting.failed_at) == ("ops", 9.0)
     assert "deleted" in waiting.last_error
-    assert not outbox.due(10.0).exists()
+    assert not outbox.due_deliveries(10.0).exists()
 
 
 def test_test_of_a_channel_is_of_its_owner() -> None:
     """So whoever may see the channel sees what came of the test."""
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
-        assert incident_actions.try_out(channel, 5.0, CONSOLE).cluster == owner
+        assert incident_actions.enqueue_test(channel, 5.0, CONSOLE_ACTOR).cluster == owner

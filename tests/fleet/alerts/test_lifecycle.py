@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.facts import Affected
-from fleet.alerts.findings import find
-from fleet.alerts.lifecycle import Look, advance, due, hold, noticed, plan
-from fleet.alerts.matchers import parse
+from fleet.alerts.facts import AffectedGroup
+from fleet.alerts.findings import evaluate_rules
+from fleet.alerts.lifecycle import Evaluation, advance, due_notification, hold, with_notification, plan_notification
+from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.vocabulary.incidents import Incident, IncidentState, NoticeKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}
-_FINDING = find(stranded(207), DEFAULT_RULES)[PROXY.key]
+_FINDING = evaluate_rules(stranded(207), DEFAULT_RULES)[PROXY.key]
 _NEW = Incident("default", PROXY, 1, IncidentState.PENDING, 100.0)
 
 
-def _look(now: float, number: float | None = None) -> Look:
-    return Look(now, now if number is None else number, _RULES)
+def _look(now: float, number: float | None = None) -> Evaluation:
+    return Evaluation(now, now if number is None else number, _RULES)
 
 
 def test_pending_needs_two_rounds_not_two_looks() -> None:
@@ -62,8 +62,8 @@ def test_plan_says_why_nothing_is_sent(change: dict[str, object], because: str) 
     watch.run(60, stranded(207))
     incident = watch.incidents[PROXY.key]
     said = replace(incident, notified_severity=incident.severity, **change)  # type: ignore[arg-type]
-    assert plan(said, _look(watch.now)).because == because
-    assert due(said, _look(watch.now)) is None
+    assert plan_notification(said, _look(watch.now)).reason == because
+    assert due_notification(said, _look(watch.now)) is None
 
 
 def test_plan_says_when_the_next_message_comes() -> None:
@@ -71,10 +71,10 @@ def test_plan_says_when_the_next_message_comes() -> None:
     watch = Watch()
     watch.run(15, stranded(207))
     incident = watch.incidents[PROXY.key]
-    first = plan(incident, _look(watch.now))
-    assert (first.at, first.kind) == (incident.opened_at + 30, NoticeKind.FIRING)
-    again = plan(noticed(incident, watch.now), _look(watch.now))
-    assert (again.at, again.kind) == (watch.now + 4 * 3600, NoticeKind.REPEAT)
+    first = plan_notification(incident, _look(watch.now))
+    assert (first.at, first.kind) == (incident.opened_at + 30, NotificationKind.FIRING)
+    again = plan_notification(with_notification(incident, watch.now), _look(watch.now))
+    assert (again.at, again.kind) == (watch.now + 4 * 3600, NotificationKind.REPEAT)
 
 
 def test_what_is_over_is_called_what_it_was_at_its_worst() -> None:
@@ -112,7 +112,7 @@ def test_agents_that_fled_are_told_with_the_severity_and_the_number_that_they_ha
 def test_agents_that_fled_during_a_silence_are_not_told_when_it_ends() -> None:
     """An hour later what is told is how it is then: a proxy that is dead."""
     watch = Watch()
-    watch.quiet = [Silence("upgrade", parse("cause=proxy-1"), watch.now, watch.now + 3600)]
+    watch.quiet = [Silence("upgrade", parse_matchers("cause=proxy-1"), watch.now, watch.now + 3600)]
     watch.run(13, stranded(113))
     dead = replace(stranded(0), groups=())
     watch.run(3000, dead, step=5)
@@ -125,7 +125,7 @@ def test_agents_that_fled_during_a_silence_are_not_told_when_it_ends() -> None:
 def test_incident_that_nobody_is_harmed_by_any_more_is_called_what_its_peak_was() -> None:
     """The name and the figure beside it count the same agents, also where most fled before it fired."""
     watch = Watch()
-    watch.run(4, replace(stranded(60), groups=(Affected(PROXY, stranded=60, at_risk=70),)))
+    watch.run(4, replace(stranded(60), groups=(AffectedGroup(PROXY, stranded_count=60, at_risk_count=70),)))
     watch.run(60, stranded(80))
     assert watch.incidents[PROXY.key].sentence == "80 agents stranded."
     watch.run(10, sound())
@@ -141,7 +141,7 @@ def test_agents_at_risk_that_strand_later_are_called_stranded_when_the_incident_
     """The number of affected agents stays the same while they strand: stranded is the worse of the two."""
     watch = Watch()
     for at_risk in (27, 18, 0, 27):
-        group = Affected(PROXY, stranded=27 - at_risk, at_risk=at_risk)
+        group = AffectedGroup(PROXY, stranded_count=27 - at_risk, at_risk_count=at_risk)
         watch.run(20, replace(stranded(27 - at_risk), groups=(group,)))
     watch.run(10, sound())
     quiet = watch.incidents[PROXY.key]
@@ -165,10 +165,10 @@ def test_end_of_an_incident_is_planned_although_it_is_silenced() -> None:
     watch.run(5, sound())
     incident = replace(watch.incidents[PROXY.key], silenced_by="upgrade")
     assert incident.state is IncidentState.RECOVERING
-    coming = plan(incident, _look(watch.now))
-    assert coming.kind is NoticeKind.RESOLVED
+    coming = plan_notification(incident, _look(watch.now))
+    assert coming.kind is NotificationKind.RESOLVED
     assert coming.at is not None
     assert coming.at > watch.now
-    assert due(incident, _look(watch.now)) is None
-    unheard = plan(replace(incident, notices=0), _look(watch.now))
-    assert (unheard.at, unheard.because) == (None, "it is silenced: upgrade")
+    assert due_notification(incident, _look(watch.now)) is None
+    unheard = plan_notification(replace(incident, notices=0), _look(watch.now))
+    assert (unheard.at, unheard.reason) == (None, "it is silenced: upgrade")

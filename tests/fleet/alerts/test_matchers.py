@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.matchers import MatchError, is_everything, is_of_agents, matches, parse
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Mark, Severity
+from fleet.alerts.matchers import MatchError, matches_everything, is_agent_matching, matches, parse_matchers
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, RuleMark, Severity
 
 _INCIDENT = Incident(
     "default",
@@ -14,7 +14,7 @@ _INCIDENT = Incident(
     IncidentState.FIRING,
     0.0,
     severity=Severity.CRITICAL,
-    marks={"Agents stranded": Mark(0, 0, 1, Severity.CRITICAL, 1, "")},
+    marks={"Agents stranded": RuleMark(0, 0, 1, Severity.CRITICAL, 1, "")},
 )
 
 
@@ -32,38 +32,38 @@ _INCIDENT = Incident(
 )
 def test_matchers_must_all_hold(text: str, expected: bool) -> None:
     """Names, ids, globs and negation."""
-    assert matches(parse(text), _INCIDENT) is expected
+    assert matches(parse_matchers(text), _INCIDENT) is expected
 
 
 @pytest.mark.parametrize("text", ["proxy-1", "colour=red", "cause=", "agent=web-* cause=proxy-1", "cause='x"])
 def test_parse_refuses_with_a_sentence(text: str) -> None:
     """What cannot be meant is not guessed."""
     with pytest.raises(MatchError, match=" "):
-        parse(text)
+        parse_matchers(text)
 
 
 def test_routes_look_at_labels_of_harmed_agents() -> None:
     """Beside anything else of the incident; agents by name are for silences."""
     labelled = replace(_INCIDENT, labels=("critical", "lab"))
-    both = parse("label=crit* kind=proxy", of_routes=True)
+    both = parse_matchers("label=crit* kind=proxy", of_routes=True)
     assert matches(both, labelled)
     assert not matches(both, _INCIDENT)
     with pytest.raises(MatchError, match="no field agent here"):
-        parse("agent=web-1", of_routes=True)
+        parse_matchers("agent=web-1", of_routes=True)
 
 
 def test_everything_is_recognised() -> None:
     """No condition and `*` alike."""
-    assert is_everything(parse(""))
-    assert is_everything(parse(["cause=*", "agent!=x"][0]))
-    assert is_everything(parse("severity=?*"))
-    assert is_everything(parse("cause!=proxy-1"))
-    assert is_everything(parse("severity=*i*"))
-    assert is_everything(parse("kind=* severity=?*"))
-    assert not is_everything(parse("severity=w*"))
-    assert not is_everything(parse("kind=proxy*"))
-    assert not is_everything(parse("agent=web-*"))
-    assert is_of_agents(parse("label=critical"))
+    assert matches_everything(parse_matchers(""))
+    assert matches_everything(parse_matchers(["cause=*", "agent!=x"][0]))
+    assert matches_everything(parse_matchers("severity=?*"))
+    assert matches_everything(parse_matchers("cause!=proxy-1"))
+    assert matches_everything(parse_matchers("severity=*i*"))
+    assert matches_everything(parse_matchers("kind=* severity=?*"))
+    assert not matches_everything(parse_matchers("severity=w*"))
+    assert not matches_everything(parse_matchers("kind=proxy*"))
+    assert not matches_everything(parse_matchers("agent=web-*"))
+    assert is_agent_matching(parse_matchers("label=critical"))
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_everything_is_recognised() -> None:
 )
 def test_sets_of_characters_name_nothing(text: str) -> None:
     """Nobody would be asked whether everything is meant."""
-    assert is_everything(parse(text))
-    assert not is_everything(parse("agent=agent-[12]"))
+    assert matches_everything(parse_matchers(text))
+    assert not matches_everything(parse_matchers("agent=agent-[12]"))

@@ -8,21 +8,21 @@ import pytest
 from fleet.alerts.notifications import (
     Links,
     agents_path,
-    duration_words,
+    format_duration,
     headline,
     payload,
-    recovery_words,
+    describe_recovery,
     subject,
     text,
-    trial,
+    make_test_notification,
 )
-from fleet.vocabulary.incidents import Cause, CauseKind, Notice, NoticeKind
+from fleet.vocabulary.incidents import Cause, CauseKind, Notification, NotificationKind
 from tests.fakes.alerting import NO_TUNNEL, PROXY, Watch, sound, stranded
 
 _LINKS = Links("https://console.example.com", "https://wiki.example.com/proxy", 7)
 
 
-def _notices() -> list[Notice]:
+def _notices() -> list[Notification]:
     watch = Watch(now=1_790_000_000.0)
     watch.run(90, stranded(207))
     watch.run(400, sound(), step=2)
@@ -79,10 +79,10 @@ def test_recovery_is_a_sentence() -> None:
     """By itself and by when, or only with its cause."""
     incident = _notices()[0].incident
     assert (
-        recovery_words(replace(incident, heals_at=1_790_000_600.0)) == "by itself, by 2026-09-21 14:23:20 UTC"
+        describe_recovery(replace(incident, heals_at=1_790_000_600.0)) == "by itself, by 2026-09-21 14:23:20 UTC"
     )
-    assert recovery_words(replace(incident, stuck=True)) == "not by itself, only if proxy-1 recovers"
-    assert recovery_words(replace(incident, stuck=True, cause=NO_TUNNEL)) == "not by itself"
+    assert describe_recovery(replace(incident, stuck=True)) == "not by itself, only if proxy-1 recovers"
+    assert describe_recovery(replace(incident, stuck=True, cause=NO_TUNNEL)) == "not by itself"
 
 
 def test_payload_is_json_with_a_key_for_each_message() -> None:
@@ -95,13 +95,13 @@ def test_payload_is_json_with_a_key_for_each_message() -> None:
 
 def test_trial_is_marked_as_one() -> None:
     """Nobody takes it for an incident."""
-    assert trial("ops", 5.0).kind is NoticeKind.TEST
-    assert "test" in subject(trial("ops", 5.0))
+    assert make_test_notification("ops", 5.0).kind is NotificationKind.TEST
+    assert "test" in subject(make_test_notification("ops", 5.0))
 
 
 def test_durations_read_well() -> None:
     """Seconds, minutes, hours, days."""
-    assert [duration_words(s) for s in (45, 720, 11_100, 200_000)] == [
+    assert [format_duration(s) for s in (45, 720, 11_100, 200_000)] == [
         "45 s",
         "12 min",
         "3 h 5 min",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from fleet.alerts.channels import Errand, SendError
-from fleet.alerts.notifications import Links, payload, trial
-from fleet.alerts.outbox import GIVE_UP_AFTER, LEASE_SECONDS, SENDERS, Outbox, Places, prune, wait
+from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.notifications import Links, payload, make_test_notification
+from fleet.alerts.outbox import GIVE_UP_AFTER, LEASE_SECONDS, SENDERS, Outbox, SenderSlots, prune, backoff_seconds
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
@@ -37,11 +37,11 @@ class Post:
         self.die_after_sending = False
         self.box = self.outbox("one")
 
-    def outbox(self, holder: str, senders: dict[str, Callable[[Errand], None]] | None = None) -> Outbox:
+    def outbox(self, holder: str, senders: dict[str, Callable[[SendRequest], None]] | None = None) -> Outbox:
         """A process that sends."""
         return Outbox(holder, lambda: self.now, lambda: 0.5, senders or {"webhook": self.send})
 
-    def send(self, errand: Errand) -> None:
+    def send(self, errand: SendRequest) -> None:
         """Take a message, or not."""
         if self.down:
             raise SendError("connection refused")
@@ -53,7 +53,7 @@ class Post:
         """Put a message into the outbox."""
         return Delivery.objects.create(
             channel=self.channel, incident=incident, key=key, kind="firing",
-            payload=payload(trial("ops", self.now), Links()),
+            payload=payload(make_test_notification("ops", self.now), Links()),
             created_at=self.now, next_attempt_at=given.pop("at", self.now), **given,
         )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Post:
         """Let time pass with a process that works."""
         for _ in range(int(seconds / step)):
             self.now += step
-            while self.box.step():
+            while self.box.send_next():
                 pass
 
     def incident(self, number: int = 1) -> Incident:
@@ -78,16 +78,16 @@ def test_killed_between_sent_and_recorded_sends_again_under_the_same_key() -> No
     post.put("a/1")
     post.die_after_sending = True
     with pytest.raises(Killed):
-        post.box.step()
+        post.box.send_next()
     post.die_after_sending = False
     second = post.outbox("two")
-    assert not second.step()
+    assert not second.send_next()
     post.now += 61
-    assert second.step()
+    assert second.send_next()
     assert post.tried == ["a/1", "a/1"]
     assert list(dict.fromkeys(post.tried)) == ["a/1"]
     assert Delivery.objects.get().sent_at == post.now
-    assert not second.step()
+    assert not second.send_next()
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["sent", "given up"])
@@ -96,7 +96,7 @@ def test_killed_before_the_timeline_knows_sends_again(monkeypatch: pytest.Monkey
     post = Post()
     delivery = post.put("1/1", post.incident())
 
-    def refuse(errand: Errand) -> None:
+    def refuse(errand: SendRequest) -> None:
         raise SendError("no such address", permanent=True)
 
     def die(**columns: Any) -> None:
@@ -106,11 +106,11 @@ def test_killed_before_the_timeline_knows_sends_again(monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(IncidentEvent.objects, "create", die)
         with pytest.raises(Killed):
-            box.step()
+            box.send_next()
     delivery.refresh_from_db()
     assert (delivery.sent_at, delivery.failed_at) == (None, None)
     post.now += 61
-    assert box.step()
+    assert box.send_next()
     assert IncidentEvent.objects.filter(kind="delivery").count() == 1
 
 
@@ -123,15 +123,15 @@ def test_step_that_was_paused_past_its_lease_records_nothing(error: SendError | 
     post.die_after_sending = True
     kept: list[tuple[Any, ...]] = []
 
-    def pause(errand: Errand) -> None:
+    def pause(errand: SendRequest) -> None:
         post.now += LEASE_SECONDS + 1
         with pytest.raises(Killed):
-            post.outbox("one").step()
+            post.outbox("one").send_next()
         kept.extend(Delivery.objects.order_by("pk").values_list())
         if error is not None:
             raise error
 
-    post.outbox("one", {"webhook": pause}).step()
+    post.outbox("one", {"webhook": pause}).send_next()
     row.refresh_from_db()
     assert (row.attempts, row.leased_by, row.sent_at, row.failed_at) == (2, "one", None, None)
     assert list(Delivery.objects.order_by("pk").values_list()) == kept
@@ -193,13 +193,13 @@ def test_answer_500_then_200_is_sent_once_after_a_wait() -> None:
         )
         post.put("a/1")
         box = post.outbox("one", dict(SENDERS))
-        assert box.step()
+        assert box.send_next()
         first = Delivery.objects.get()
         assert (first.sent_at, first.attempts) == (None, 1)
         assert "answered 500" in first.last_error
-        assert not box.step()
+        assert not box.send_next()
         post.now = first.next_attempt_at
-        assert box.step()
+        assert box.send_next()
     assert Delivery.objects.get().sent_at == post.now
     assert receiver.taken == ["a/1"]
     assert len(receiver.requests) == 2
@@ -211,7 +211,7 @@ def test_private_target_is_refused_and_shown_as_failed() -> None:
     with receiving() as receiver:
         Channel.objects.update(config={"url": receiver.url})
         post.put("a/1")
-        post.outbox("one", dict(SENDERS)).step()
+        post.outbox("one", dict(SENDERS)).send_next()
         assert receiver.requests == []
     row = Delivery.objects.get()
     assert row.failed_at == post.now
@@ -240,7 +240,7 @@ def test_limit_of_a_channel_spreads_messages() -> None:
     post = Post()
     for number in range(25):
         post.put(f"a/{number}")
-    while post.box.step():
+    while post.box.send_next():
         pass
     assert len(post.tried) == 10
     assert "limit" in Delivery.objects.filter(sent_at=None)[0].waits_for
@@ -262,7 +262,7 @@ def test_bug_of_a_sender_keeps_nobody_elses_message() -> None:
     """It is logged, counted as a failure, and the next is sent."""
     post = Post()
 
-    def broken(errand: Errand) -> None:
+    def broken(errand: SendRequest) -> None:
         raise KeyError("to")
 
     other = Channel.objects.create(name="mail", kind="email", config={})
@@ -271,7 +271,7 @@ def test_bug_of_a_sender_keeps_nobody_elses_message() -> None:
     )
     post.put("a/1")
     box = post.outbox("one", {"webhook": post.send, "email": broken})
-    while box.step():
+    while box.send_next():
         pass
     assert post.tried == ["a/1"]
     assert "KeyError" in Delivery.objects.get(key="m").last_error
@@ -279,9 +279,9 @@ def test_bug_of_a_sender_keeps_nobody_elses_message() -> None:
 
 def test_waits_grow_to_a_ceiling_and_differ() -> None:
     """Five seconds, doubled, a quarter of an hour at most."""
-    assert [wait(n, 0.5) for n in (1, 2, 3)] == [5.0, 10.0, 20.0]
-    assert wait(40, 0.5) == 900.0
-    assert wait(3, 0.0) < wait(3, 1.0)
+    assert [backoff_seconds(n, 0.5) for n in (1, 2, 3)] == [5.0, 10.0, 20.0]
+    assert backoff_seconds(40, 0.5) == 900.0
+    assert backoff_seconds(3, 0.0) < backoff_seconds(3, 1.0)
 
 
 def test_prune_leaves_what_is_not_finished() -> None:
@@ -297,17 +297,17 @@ def test_newest_attempt_is_noted() -> None:
     """Sent, refused or given up at once; being given up after a day is no attempt."""
     post = Post()
     post.put("a/1")
-    post.box.step()
+    post.box.send_next()
     assert Delivery.objects.get(key="a/1").attempted_at == post.now
     post.down = True
     second = post.put("a/2")
     post.now += 1
-    post.box.step()
+    post.box.send_next()
     second.refresh_from_db()
     attempted_at = second.attempted_at
     assert attempted_at == post.now
     post.now += GIVE_UP_AFTER + 1
-    post.box.step()
+    post.box.send_next()
     second.refresh_from_db()
     assert (second.failed_at, second.attempted_at) == (post.now, attempted_at)
 
@@ -316,11 +316,11 @@ def test_timeline_says_no_error_of_a_channel() -> None:
     """It may name an address that people limited to the cluster must not see; the delivery log has it."""
     post = Post()
 
-    def refuse(errand: Errand) -> None:
+    def refuse(errand: SendRequest) -> None:
         raise SendError("https://hooks.example.com answered 404", permanent=True)
 
     post.put("a/1", post.incident())
-    post.outbox("one", {"webhook": refuse}).step()
+    post.outbox("one", {"webhook": refuse}).send_next()
     assert "hooks.example.com" in Delivery.objects.get().last_error
     event = IncidentEvent.objects.get(kind="delivery")
     assert event.text == "firing could not be sent to ops: the delivery log says why."
@@ -337,20 +337,20 @@ def test_cluster_whose_receivers_hang_holds_up_no_other() -> None:
             payload={}, created_at=post.now, next_attempt_at=post.now - 60,
         )  # fmt: skip
     post.put("d/1", cluster="default")
-    places = Places()
+    places = SenderSlots()
     sending: list[dict[str, int]] = []
 
-    def note(errand: Errand) -> None:
-        sending.append(dict(places.taken))
+    def note(errand: SendRequest) -> None:
+        sending.append(dict(places.used_counts))
         post.send(errand)
 
     box = Outbox("one", lambda: post.now, lambda: 0.5, {"webhook": note}, places)
-    places.taken["other"] = places.total - 1
-    assert box.step()
+    places.used_counts["other"] = places.total - 1
+    assert box.send_next()
     assert post.tried == ["d/1"]
     assert sending == [{"other": places.total - 1, "default": 1}]
-    assert not box.step()
-    places.taken["other"] = 0
-    assert box.step()
+    assert not box.send_next()
+    places.used_counts["other"] = 0
+    assert box.send_next()
     assert post.tried[1].startswith("o/")
-    assert +places.taken == {}
+    assert +places.used_counts == {}

@@ -17,7 +17,7 @@ FIVE_YEARS = timedelta(days=5 * 366)
 
 
 def days(rule: str, first: str, begin: str, end: str) -> list[str]:
-    found = Recurrence.read(rule).days(*map(date.fromisoformat, (first, begin, end)))
+    found = Recurrence.parse(rule).days(*map(date.fromisoformat, (first, begin, end)))
     return [day.isoformat() for day in found]
 
 
@@ -115,7 +115,7 @@ def test_rule_that_names_no_day_ends(rule: str) -> None:
 def test_rule_that_cannot_be_read(rule: str, why: str) -> None:
     """The sentence names the part."""
     with pytest.raises(RecurrenceError, match=why):
-        Recurrence.read(rule)
+        Recurrence.parse(rule)
 
 
 _SIGNED = st.integers(1, 28) | st.integers(-28, -1)
@@ -152,7 +152,7 @@ def _rules(draw: st.DrawFn) -> str:
 @given(_rules(), st.dates(date(1990, 1, 1), date(2030, 12, 31)))
 def test_days_are_those_of_dateutil(rule: str, first: date) -> None:
     """The first thirty within five years; of rules with none of them dateutil would never say so."""
-    ours = list(islice(Recurrence.read(rule).days(first, first, first + FIVE_YEARS), 30))
+    ours = list(islice(Recurrence.parse(rule).days(first, first, first + FIVE_YEARS), 30))
     assume(ours)
     theirs = islice(rrulestr(rule, dtstart=datetime.combine(first, datetime.min.time())), len(ours))
     assert ours == [moment.date() for moment in theirs]

@@ -13,13 +13,13 @@ import pytest
 
 from fleet import lease
 from fleet.alerts import notifications, store
-from fleet.alerts.channels import Errand, SendError, alertmanager
+from fleet.alerts.channels import SendRequest, SendError, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.repost import Reposter
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
-from fleet.vocabulary.incidents import Notice, NoticeKind
+from fleet.vocabulary.incidents import Notification, NotificationKind
 from tests.fakes.alertmanager import Alertmanager
 from tests.fakes.receivers import Receiver, receiving
 
@@ -46,9 +46,9 @@ class Scene:
             sentence=f"{name} does not answer.", **{"state": "firing", "severity": 2, "notices": 1} | given,
         )  # fmt: skip
 
-    def message(self, row: Incident, kind: NoticeKind = NoticeKind.FIRING, *, sent: bool = True) -> Delivery:
+    def message(self, row: Incident, kind: NotificationKind = NotificationKind.FIRING, *, sent: bool = True) -> Delivery:
         """Add a message about it."""
-        notice = Notice(kind, store.value_of(row), self.now, row.notices)
+        notice = Notification(kind, store.incident_of(row), self.now, row.notices)
         links = notifications.Links("https://console.example.com", "https://wiki.example.com/proxy", row.pk)
         return Delivery.objects.create(
             channel=self.channel, incident=row, key=f"{notice.key}/{kind.value}", kind=kind.value,
@@ -86,7 +86,7 @@ def test_open_incidents_are_posted_however_quiet_they_are(scene: Scene, receiver
     }
     for name, columns in quiet.items():
         scene.message(scene.incident(name, **columns))
-    assert scene.reposter.post() == 5
+    assert scene.reposter.post_open_alerts() == 5
     assert causes(receiver) == list(quiet)
 
 
@@ -95,11 +95,11 @@ def test_what_is_over_or_was_never_sent_is_not_posted(scene: Scene, receiver: Re
     scene.message(scene.incident("over", state="resolved", resolved_at=scene.now))
     scene.message(scene.incident("unsent"), sent=False)
     scene.incident("without-a-message")
-    assert scene.reposter.post() == 0
+    assert scene.reposter.post_open_alerts() == 0
     scene.message(scene.incident("open"))
-    assert Reposter("another", lambda: scene.now).post() == 0
+    assert Reposter("another", lambda: scene.now).post_open_alerts() == 0
     Channel.objects.update(enabled=False)
-    assert scene.reposter.post() == 0
+    assert scene.reposter.post_open_alerts() == 0
     assert receiver.requests == []
 
 
@@ -107,10 +107,10 @@ def test_channel_of_another_cluster_gets_nothing(scene: Scene, receiver: Receive
     """Whatever it was sent before; a channel of the cluster itself gets what is open."""
     scene.message(scene.incident("open"))
     Channel.objects.update(cluster="other")
-    assert scene.reposter.post() == 0
+    assert scene.reposter.post_open_alerts() == 0
     assert receiver.requests == []
     Channel.objects.update(cluster="default")
-    assert scene.reposter.post() == 1
+    assert scene.reposter.post_open_alerts() == 1
 
 
 def test_alert_says_how_the_incident_is_now(scene: Scene, receiver: Receiver) -> None:
@@ -119,7 +119,7 @@ def test_alert_says_how_the_incident_is_now(scene: Scene, receiver: Receiver) ->
     sent = scene.message(row)
     Incident.objects.update(affected=9, peak=11, severity=2)
     scene.now += 60
-    scene.reposter.post()
+    scene.reposter.post_open_alerts()
     ((alert,),) = receiver.bodies
     assert alert["labels"]["incident"] == sent.payload["incident"]["id"]
     assert alert["labels"]["severity"] == "warning"
@@ -141,10 +141,10 @@ def test_incident_that_ends_meanwhile_ends_there(
         post(*arguments)
 
     monkeypatch.setattr(alertmanager, "post_alerts", end_and_post)
-    scene.reposter.post()
+    scene.reposter.post_open_alerts()
     first, last = (body[0] for body in receiver.bodies)
     assert first["labels"] == last["labels"]
-    assert last["endsAt"] == notifications.iso(scene.now)
+    assert last["endsAt"] == notifications.format_iso(scene.now)
     assert last["endsAt"] < first["endsAt"]
 
 
@@ -155,7 +155,7 @@ def test_alertmanager_that_does_not_answer_is_logged_once(
     scene.message(scene.incident("proxy-1"))
     receiver.answers = [503, 503, 200, 503]
     with caplog.at_level(logging.WARNING):
-        taken = [scene.reposter.post() for _ in range(4)]
+        taken = [scene.reposter.post_open_alerts() for _ in range(4)]
     assert taken == [0, 0, 1, 0]
     assert caplog.text.count("alertmanager.unreachable: open alerts of channel am") == 2
 
@@ -172,7 +172,7 @@ def test_fault_with_one_channel_keeps_no_other_from_its_alerts(
         name="other", kind="alertmanager", config={"url": receiver.url}, allow_private=True
     )
     scene.message(incident)
-    assert scene.reposter.post() == 1
+    assert scene.reposter.post_open_alerts() == 1
     assert causes(receiver) == ["a"]
     assert "alertmanager.failed" in caplog.text
 
@@ -182,9 +182,9 @@ def test_outbox_ends_the_alert_of_the_severity_before(scene: Scene, receiver: Re
     row = scene.incident("proxy-1", severity=1)
     scene.message(row)
     row.severity, row.notices = 2, 2
-    scene.message(row, NoticeKind.WORSE, sent=False)
+    scene.message(row, NotificationKind.WORSE, sent=False)
     outbox = Outbox("me", lambda: scene.now, lambda: 0.5, {"alertmanager": alertmanager.send})
-    assert outbox.step()
+    assert outbox.send_next()
     ((ended, begun),) = receiver.bodies
     assert (ended["labels"]["severity"], begun["labels"]["severity"]) == ("warning", "critical")
     assert ended["endsAt"] < begun["endsAt"]
@@ -198,17 +198,17 @@ def test_restarted_alertmanager_lists_the_incident_again(tmp_path: Path) -> None
         row = scene.incident("proxy-1", acked_at=1.0)
         scene.message(row, sent=False)
         outbox = Outbox("me", lambda: scene.now, lambda: 0.5, {"alertmanager": alertmanager.send})
-        assert outbox.step()
+        assert outbox.send_next()
         assert [alert["labels"]["severity"] for alert in manager.active()] == ["critical"]
         manager.stop()
         manager.start()
         assert manager.active() == []
-        scene.reposter.post()
+        scene.reposter.post_open_alerts()
         assert [alert["labels"]["incident"] for alert in manager.active()] == ["default/proxy/proxy-1/1"]
         row.state, row.resolved_at, row.notices = "resolved", scene.now, 2
         row.save()
-        scene.message(row, NoticeKind.RESOLVED, sent=False)
-        assert outbox.step()
+        scene.message(row, NotificationKind.RESOLVED, sent=False)
+        assert outbox.send_next()
         assert manager.active() == []
 
 
@@ -227,7 +227,7 @@ def test_channels_that_hang_do_not_keep_the_others_waiting(
     tried: list[str] = []
     post_alerts = alertmanager.post_alerts
 
-    def hang(errand: Errand, alerts: Any) -> None:
+    def hang(errand: SendRequest, alerts: Any) -> None:
         nonlocal passed
         tried.append(errand.config["url"])
         if errand.config["url"].startswith("hangs"):
@@ -237,11 +237,11 @@ def test_channels_that_hang_do_not_keep_the_others_waiting(
 
     monkeypatch.setattr(alertmanager, "post_alerts", hang)
     reposter = Reposter("me", lambda: scene.now, lambda: passed)
-    assert reposter.post() == 1
+    assert reposter.post_open_alerts() == 1
     assert len(set(tried)) == 6
     hung = []
     for _ in range(2):
         tried.clear()
-        assert reposter.post() == 1
+        assert reposter.post_open_alerts() == 1
         hung.append([url for url in tried if url.startswith("hangs")])
     assert hung == [["hangs-0", "hangs-1", "hangs-2"], ["hangs-3", "hangs-4", "hangs-0"]]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.facts import Affected, Facts, Sick
-from fleet.alerts.matchers import parse
+from fleet.alerts.facts import AffectedGroup, Facts, SickInstance
+from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, Severity
 from tests.fakes.alerting import AUTH, BACKEND, NO_TUNNEL, PROXY, Watch, sightless, sound, stranded
@@ -35,20 +35,20 @@ def test_frozen_proxy_is_one_page_and_one_resolve(interval: float) -> None:
 def test_dead_backend_is_one_incident_also_when_auths_fall_one_after_the_other() -> None:
     """Auths, proxies that expire behind them, and agents by the thousand: one cause, one page, one resolve."""
     auth, other = AUTH, Cause(CauseKind.AUTH, "auth-id-2", "auth-2")
-    first = replace(sound(), sick=(Sick(auth, "auth-1 answers, but its /readyz is 503.", 5000),))
+    first = replace(sound(), sick=(SickInstance(auth, "auth-1 answers, but its /readyz is 503.", 5000),))
     both = replace(
         sound(),
-        sick=(*first.sick, Sick(other, "auth-2 answers, but its /readyz is 503.", 5000)),
+        sick=(*first.sick, SickInstance(other, "auth-2 answers, but its /readyz is 503.", 5000)),
         backend_down=True,
-        groups=(Affected(BACKEND, at_risk=10_000),),
+        groups=(AffectedGroup(BACKEND, at_risk_count=10_000),),
     )
     proxies = tuple(
-        Sick(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}"), f"proxy-{n} expired.", 2500, expired_only=True)
+        SickInstance(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}"), f"proxy-{n} expired.", 2500, expired_only=True)
         for n in range(4)
     )
-    groups = (Affected(BACKEND, stranded=9000), *(Affected(one.cause, stranded=250) for one in proxies))
-    late = replace(both, sick=(*both.sick, *proxies), groups=groups, lost_lately=9000)
-    mending = replace(sound(), sick=proxies[:2], groups=(Affected(NO_TUNNEL, stranded=500),), lost_lately=500)
+    groups = (AffectedGroup(BACKEND, stranded_count=9000), *(AffectedGroup(one.cause, stranded_count=250) for one in proxies))
+    late = replace(both, sick=(*both.sick, *proxies), groups=groups, recently_lost_count=9000)
+    mending = replace(sound(), sick=proxies[:2], groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),), recently_lost_count=500)
     watch = Watch()
     for seconds, facts in ((20, sound()), (7, first), (40, both), (300, late), (45, mending), (900, sound())):
         watch.run(seconds, facts)
@@ -61,15 +61,15 @@ def test_proxy_that_was_dead_before_the_backend_failed_stands_for_itself() -> No
     """It was told; the backend explains its auths, and not the proxy that was killed minutes earlier."""
     watch = Watch()
     dead = watch.now + 1
-    proxy = replace(stranded(207), began={PROXY.key: dead})
+    proxy = replace(stranded(207), sick_since={PROXY.key: dead})
     watch.run(180, proxy)
     failed = watch.now + 1
     down = replace(
         proxy,
-        sick=(*proxy.sick, Sick(AUTH, "auth-1 answers, but its /readyz is 503.", 5000)),
+        sick=(*proxy.sick, SickInstance(AUTH, "auth-1 answers, but its /readyz is 503.", 5000)),
         backend_down=True,
-        groups=(*proxy.groups, Affected(BACKEND, at_risk=9000)),
-        began={PROXY.key: dead, AUTH.key: failed, BACKEND.key: failed - 10.0},
+        groups=(*proxy.groups, AffectedGroup(BACKEND, at_risk_count=9000)),
+        sick_since={PROXY.key: dead, AUTH.key: failed, BACKEND.key: failed - 10.0},
     )
     watch.run(300, down)
     assert [notice.incident.key for _, notice in watch.notices] == [PROXY.key, BACKEND.key]
@@ -82,8 +82,8 @@ def test_cause_is_not_over_while_agents_it_stranded_come_back() -> None:
 
     It is not put off for ever: who is stranded still after a quarter of an hour more is a trouble of their own.
     """
-    down = replace(sound(), backend_down=True, groups=(Affected(BACKEND, stranded=9000),))
-    left = replace(sound(), groups=(Affected(NO_TUNNEL, stranded=500),))
+    down = replace(sound(), backend_down=True, groups=(AffectedGroup(BACKEND, stranded_count=9000),))
+    left = replace(sound(), groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),))
     for seconds, kinds in ((600, ["firing", "resolved"]), (1800, ["firing", "resolved", "firing"])):
         watch = Watch()
         watch.run(300, down)
@@ -158,7 +158,7 @@ def test_blip_shorter_than_the_group_wait_is_not_told() -> None:
 def test_worse_is_said_at_once_and_growth_after_the_interval() -> None:
     """A warning that becomes critical does not wait; many more agents wait for the group interval."""
     watch = Watch()
-    watch.run(120, replace(sound(), sick=(Sick(PROXY, "proxy-1 expired.", 100),)))
+    watch.run(120, replace(sound(), sick=(SickInstance(PROXY, "proxy-1 expired.", 100),)))
     watch.run(60, stranded(60))
     watch.run(600, stranded(600))
     assert watch.kinds == ["firing", "worse", "update"]
@@ -167,7 +167,7 @@ def test_worse_is_said_at_once_and_growth_after_the_interval() -> None:
 def test_trouble_that_comes_back_worse_is_one_message() -> None:
     """Quiet for a while, then the proxy is sick again and its agents are stranded: worse, and no update before it."""
     watch = Watch()
-    sick = replace(sound(), sick=(Sick(PROXY, "proxy-1 expired.", 100),))
+    sick = replace(sound(), sick=(SickInstance(PROXY, "proxy-1 expired.", 100),))
     for seconds, facts in ((400, sick), (60, sound()), (60, stranded(207))):
         watch.run(seconds, facts)
     assert watch.kinds == ["firing", "worse"]
@@ -186,7 +186,7 @@ def test_same_trouble_is_repeated_until_somebody_acknowledges() -> None:
 def test_silence_keeps_quiet_and_what_outlives_it_is_told() -> None:
     """Nothing while it holds; the page comes when it has ended."""
     watch = Watch()
-    watch.quiet = [Silence("upgrade of proxy-1", parse("cause=proxy-1"), watch.now, watch.now + 3600)]
+    watch.quiet = [Silence("upgrade of proxy-1", parse_matchers("cause=proxy-1"), watch.now, watch.now + 3600)]
     watch.run(3000, stranded(207), step=5)
     assert watch.kinds == []
     assert watch.incidents[PROXY.key].silenced_by == "upgrade of proxy-1"
@@ -197,7 +197,7 @@ def test_silence_keeps_quiet_and_what_outlives_it_is_told() -> None:
 
 def test_dead_proxy_behind_a_sick_auth_stands_for_itself() -> None:
     """Only a proxy that merely expired is explained by an auth; one that is silent pages."""
-    sick = Sick(AUTH, "auth-1 is silent.", 100)
+    sick = SickInstance(AUTH, "auth-1 is silent.", 100)
     facts = stranded(207)
     watch = Watch()
     watch.run(600, replace(facts, sick=(sick, *facts.sick)))
@@ -209,9 +209,9 @@ def test_proxies_of_a_group_that_fail_together_are_one_cause() -> None:
     causes = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3)]
     facts: Facts = replace(
         sound(),
-        groups=tuple(Affected(cause, stranded=100) for cause in causes[:2]),
-        sick=tuple(Sick(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
-        together={
+        groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in causes[:2]),
+        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in causes[:2]),
+        members_by_cause={
             Cause(CauseKind.GROUP, "eu", "proxy group eu"): tuple(cause.key for cause in causes),
         },
     )
@@ -230,9 +230,9 @@ def test_region_whose_auth_and_proxies_fail_together_is_one_cause() -> None:
     sick = [*inside[:3], outside]
     facts: Facts = replace(
         sound(),
-        groups=tuple(Affected(cause, stranded=100) for cause in sick[1:]),
-        sick=tuple(Sick(cause, f"{cause.name} is silent.", 100) for cause in sick),
-        together={
+        groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in sick[1:]),
+        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in sick),
+        members_by_cause={
             Cause(CauseKind.REGION, "eu-west", "region eu-west"): tuple(cause.key for cause in inside),
             Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in inside[1:]),
         },
@@ -249,8 +249,8 @@ def test_region_that_harms_nobody_names_who_is_sick_in_it() -> None:
     inside = [AUTH, *(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3))]
     facts: Facts = replace(
         sound(),
-        sick=tuple(Sick(cause, f"{cause.name} is silent.", 0) for cause in inside[:3]),
-        together={Cause(CauseKind.REGION, "eu", "region eu"): tuple(cause.key for cause in inside)},
+        sick=tuple(SickInstance(cause, f"{cause.name} is silent.", 0) for cause in inside[:3]),
+        members_by_cause={Cause(CauseKind.REGION, "eu", "region eu"): tuple(cause.key for cause in inside)},
     )
     watch = Watch()
     watch.run(300, facts)
@@ -261,7 +261,7 @@ def test_region_that_harms_nobody_names_who_is_sick_in_it() -> None:
 def test_rate_of_loss_pages_once_when_nothing_explains_it() -> None:
     """One percent of the fleet within a minute, without a cause: one page."""
     watch = Watch()
-    watch.run(90, replace(sound(), lost_lately=150))
+    watch.run(90, replace(sound(), recently_lost_count=150))
     watch.run(900, sound())
     assert watch.kinds == ["firing", "resolved"]
 
@@ -281,19 +281,19 @@ def test_auth_with_proxies_that_heartbeat_through_it_is_one_incident() -> None:
     """Proxies of one group turn unhealthy and expire, their agents strand; one page and one resolve, of the auth."""
     proxies = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in (1, 2)]
     behind = tuple(
-        Sick(cause, f"{cause.name} expired.", 100, depends_on=AUTH.key, root_cause=AUTH.key)
+        SickInstance(cause, f"{cause.name} expired.", 100, depends_on=AUTH.key, root_cause=AUTH.key)
         for cause in proxies
     )
     group = {Cause(CauseKind.GROUP, "blue", "proxy group blue"): tuple(cause.key for cause in proxies)}
-    sick = Sick(AUTH, "auth-1 answers, but its /readyz is 503.", 50)
+    sick = SickInstance(AUTH, "auth-1 answers, but its /readyz is 503.", 50)
     down = replace(
         sound(),
         sick=(sick, *behind),
-        groups=(Affected(AUTH, stranded=200),),
-        together=group,
+        groups=(AffectedGroup(AUTH, stranded_count=200),),
+        members_by_cause=group,
     )
     # The auth is well a moment before the proxies have heartbeated.
-    mending = replace(sound(), sick=tuple(replace(one, root_cause="") for one in behind), together=group)
+    mending = replace(sound(), sick=tuple(replace(one, root_cause="") for one in behind), members_by_cause=group)
     watch = Watch()
     for seconds, facts in ((20, sound()), (300, down), (40, mending), (900, sound())):
         watch.run(seconds, facts)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fleet.alerts.matchers import parse
-from fleet.alerts.silences import Silence, Window, WindowError, active, silencing
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.silences import Silence, Window, WindowError, find_active_silences, find_silence_name
 from fleet.vocabulary.incidents import Incident, IncidentState
 from tests.fakes.alerting import PROXY
 
@@ -17,14 +17,14 @@ def _at(text: str) -> float:
 
 def _window(zone: str, first: str, hours: float, rule: str = "FREQ=DAILY") -> Window:
     return Window(
-        "w", parse("cause=proxy-*"), rule, datetime.fromisoformat(first), timedelta(hours=hours), zone
+        "w", parse_matchers("cause=proxy-*"), rule, datetime.fromisoformat(first), timedelta(hours=hours), zone
     )
 
 
 def _spans(window: Window, since: str, count: int) -> list[tuple[str, str]]:
     return [
         tuple(datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M") for at in (one.starts_at, one.ends_at))
-        for one in window.upcoming(_at(since), count)
+        for one in window.upcoming_silences(_at(since), count)
     ]  # type: ignore[misc]
 
 
@@ -85,12 +85,12 @@ def test_window_that_cannot_be_is_refused(window: Window) -> None:
 def test_silences_and_windows_keep_what_they_match_quiet() -> None:
     """Of this cluster, and now."""
     incident = Incident("default", PROXY, 1, IncidentState.FIRING, 0.0)
-    mine = Silence("mine", parse("kind=proxy"), 0.0, 100.0)
+    mine = Silence("mine", parse_matchers("kind=proxy"), 0.0, 100.0)
     others = Silence("others", (), 0.0, 100.0, cluster="other")
     window = _window("UTC", "1970-01-01T00:00", 1)
-    assert [one.name for one in active([mine, others], [window], "default", 50.0)] == ["mine", "w"]
-    assert silencing(incident, active([mine], [], "default", 50.0)) == "mine"
-    assert silencing(incident, active([mine, others], [], "default", 100.0)) == ""
+    assert [one.name for one in find_active_silences([mine, others], [window], "default", 50.0)] == ["mine", "w"]
+    assert find_silence_name(incident, find_active_silences([mine], [], "default", 50.0)) == "mine"
+    assert find_silence_name(incident, find_active_silences([mine, others], [], "default", 100.0)) == ""
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_window_that_is_refused_costs_a_look_nothing(window: Window) -> None:
     with pytest.raises(WindowError, match=" "):
         window.check()
     for _ in range(50):
-        assert active([], [window], "default", _at("2026-02-28T00:30")) == []
-        assert window.upcoming(_at("2026-02-28T00:30"), 3) == []
+        assert find_active_silences([], [window], "default", _at("2026-02-28T00:30")) == []
+        assert window.upcoming_silences(_at("2026-02-28T00:30"), 3) == []
     assert time.process_time() - began < 3.0
 
 
@@ -123,5 +123,5 @@ def test_window_that_recurred_for_decades_costs_a_look_nothing() -> None:
     began = time.process_time()
     for _ in range(50):
         assert window.current(_at("2026-02-28T00:30")) is not None
-    assert len(window.upcoming(_at("2026-02-28T00:30"), 3)) == 3
+    assert len(window.upcoming_silences(_at("2026-02-28T00:30"), 3)) == 3
     assert time.process_time() - began < 1.0

@@ -11,8 +11,8 @@ from fleet.alerts.rules import DEFAULT_RULES
 from fleet.models import Cluster
 from fleet.models.alerting import AgentLabel, AlertRule, Channel, Delivery, Route
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
-from fleet.vocabulary import incidents as values
-from fleet.vocabulary.incidents import IncidentState, NoticeKind, Severity
+from fleet.vocabulary import incidents as incident_values
+from fleet.vocabulary.incidents import IncidentState, NotificationKind, Severity
 from tests.fakes.alerting import PROXY, Watch, sound, stranded
 
 pytestmark = pytest.mark.django_db
@@ -30,8 +30,8 @@ def test_incident_comes_back_as_it_was_written() -> None:
     watch.run(90, stranded(207, critical=2))
     value = replace(watch.incidents[PROXY.key], began_at=watch.began - 5.0)
     rows: dict[str, Incident] = {}
-    store.save(rows, [value], [], [])
-    assert store.value_of(store.load("default")[PROXY.key]) == value
+    store.save_outcome(rows, [value], [], [])
+    assert store.incident_of(store.load_incidents("default")[PROXY.key]) == value
 
 
 def test_every_plain_field_of_an_incident_is_kept() -> None:
@@ -47,13 +47,13 @@ def test_every_plain_field_of_an_incident_is_kept() -> None:
     }
     plain: dict[str, Any] = {
         field.name: samples[str(field.type)]
-        for field in fields(values.Incident)
+        for field in fields(incident_values.Incident)
         if field.type in samples and field.name != "cluster"
     }
     value = replace(watch.incidents[PROXY.key], **plain)
-    store.save({}, [value], [], [])
+    store.save_outcome({}, [value], [], [])
     assert len(plain) >= 20
-    assert store.value_of(Incident.objects.get()) == value
+    assert store.incident_of(Incident.objects.get()) == value
 
 
 def test_look_never_undoes_an_acknowledgement() -> None:
@@ -61,10 +61,10 @@ def test_look_never_undoes_an_acknowledgement() -> None:
     watch = Watch()
     watch.run(90, stranded(207))
     rows: dict[str, Incident] = {}
-    store.save(rows, watch.incidents.values(), [], [])
+    store.save_outcome(rows, watch.incidents.values(), [], [])
     Incident.objects.update(acked_at=5.0, acked_by="ada")
     watch.run(5, stranded(300))
-    store.save(rows, watch.incidents.values(), [], [])
+    store.save_outcome(rows, watch.incidents.values(), [], [])
     row = Incident.objects.get(key=PROXY.key)
     assert (row.affected, row.acked_at, row.acked_by) == (300, 5.0, "ada")
 
@@ -74,24 +74,24 @@ def test_dropped_is_deleted_and_past_is_known() -> None:
     watch = Watch()
     watch.run(90, stranded(207))
     rows: dict[str, Incident] = {}
-    store.save(rows, watch.incidents.values(), [], [])
-    assert store.past("default", PROXY.key) is not None
-    assert store.past("default", "proxy/other") is None
+    store.save_outcome(rows, watch.incidents.values(), [], [])
+    assert store.read_previous("default", PROXY.key) is not None
+    assert store.read_previous("default", "proxy/other") is None
     watch.run(400, sound(), step=5)
     (ended,) = [one for one in watch.fired.values() if one.state is IncidentState.RESOLVED]
-    store.save(rows, [ended], [], [])
-    assert PROXY.key not in store.load("default")
+    store.save_outcome(rows, [ended], [], [])
+    assert PROXY.key not in store.load_incidents("default")
 
 
 def test_installation_begins_with_rules_and_a_route() -> None:
     """As migrations leave it, and again without doubling anything."""
     store.ensure_defaults()
-    assert set(store.rules("default")) == set(DEFAULT_RULES)
+    assert set(store.read_rules("default")) == set(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
     store.ensure_defaults()
     assert AlertRule.objects.count() == len(DEFAULT_RULES)
     assert not AlertRule.objects.get(name="Agents stranded").enabled
-    assert [route.name for route in store.routes("default")] == ["Everything"]
+    assert [route.name for route in store.read_routes("default")] == ["Everything"]
 
 
 def test_routes_are_read_as_a_tree() -> None:
@@ -102,9 +102,9 @@ def test_routes_are_read_as_a_tree() -> None:
     root = Route.objects.get(name="Everything")
     below = Route.objects.create(name="proxies", parent=root, matchers="kind=proxy", least=2)
     below.channels.set([on, off])
-    (tree,) = store.routes("default")
+    (tree,) = store.read_routes("default")
     (child,) = tree.children
-    assert (child.channels, child.least, child.matchers) == (
+    assert (child.channels, child.min_severity, child.matchers) == (
         (on.pk,),
         Severity.CRITICAL,
         (Matcher("kind", "proxy"),),
@@ -119,11 +119,11 @@ def test_enqueue_keeps_one_message_per_key_and_channel() -> None:
         severity=2, opened_at=1.0,
     )  # fmt: skip
     for _ in range(2):
-        store.enqueue(
-            row, NoticeKind.FIRING, "k/1", {"kind": "firing"}, {channel.pk: (5.0, "quiet hours")}, 1.0
+        store.enqueue_deliveries(
+            row, NotificationKind.FIRING, "k/1", {"kind": "firing"}, {channel.pk: (5.0, "quiet hours")}, 1.0
         )
     assert Delivery.objects.count() == 1
-    assert store.told(row) == {channel.pk: False}
+    assert store.read_notified_channels(row) == {channel.pk: False}
     assert not IncidentEvent.objects.exists()
 
 
@@ -131,13 +131,13 @@ def test_labels_are_patterns_by_label() -> None:
     """As alerting reads them."""
     for pattern in ("web-*", "db-1"):
         AgentLabel.objects.create(cluster_id="default", pattern=pattern, label="critical")
-    assert store.labels("default") == {"critical": ("db-1", "web-*")}
+    assert store.read_labels("default") == {"critical": ("db-1", "web-*")}
 
 
 def test_versions_are_kept_when_they_change() -> None:
     """The first sight, a change, and nothing in between."""
     for at, version in ((1.0, "17.1"), (2.0, "17.1"), (3.0, "17.2")):
-        store.note_versions("default", {"p": ("proxy-1", version)}, at)
+        store.record_versions("default", {"p": ("proxy-1", version)}, at)
     assert list(VersionChange.objects.values_list("at", "old", "new")) == [
         (1.0, "", "17.1"),
         (3.0, "17.1", "17.2"),
@@ -151,14 +151,14 @@ def test_rule_of_a_cluster_overrides_the_installations() -> None:
     AlertRule.objects.create(name="Agents stranded", cluster="eu", **columns)
     AlertRule.objects.create(name="Only in the EU", cluster="eu", **columns)
     counts = {
-        cluster: {rule.name: rule.min_count for rule in store.rules(cluster) if rule.enabled}
+        cluster: {rule.name: rule.min_count for rule in store.read_rules(cluster) if rule.enabled}
         for cluster in ("default", "eu")
     }
     assert counts["default"]["Agents stranded"] == 5
     assert (counts["eu"]["Agents stranded"], counts["eu"]["Only in the EU"]) == (9, 9)
     assert len(counts["default"]) == len(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded", cluster="eu").update(enabled=False)
-    assert "Agents stranded" not in {rule.name for rule in store.rules("eu") if rule.enabled}
+    assert "Agents stranded" not in {rule.name for rule in store.read_rules("eu") if rule.enabled}
     store.ensure_defaults()
     assert AlertRule.objects.filter(name="Agents stranded").count() == 2
 
@@ -174,10 +174,10 @@ def test_routes_lead_to_no_other_cluster() -> None:
     root.escalate_to.set(channels.values())
     for cluster in ("eu", "asia"):
         Route.objects.create(name=cluster, cluster=cluster, parent=root).channels.add(channels[cluster])
-    (tree,) = store.routes("eu")
+    (tree,) = store.read_routes("eu")
     assert set(tree.channels) == set(tree.escalate_to) == {channels[""].pk, channels["eu"].pk}
     assert [child.name for child in tree.children] == ["eu"]
-    (bare,) = store.routes("default")
+    (bare,) = store.read_routes("default")
     assert (bare.channels, bare.children) == ((channels[""].pk,), ())
 
 
@@ -189,7 +189,7 @@ def test_end_goes_to_no_channel_of_another_cluster() -> None:
     )  # fmt: skip
     for owner in ("", "eu"):
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
-        store.enqueue(row, NoticeKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
+        store.enqueue_deliveries(row, NotificationKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
     ours = Channel.objects.get(cluster="")
-    assert store.end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {ours.pk: (9.0, "quiet hours")}
+    assert store.plan_end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {ours.pk: (9.0, "quiet hours")}
     assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}

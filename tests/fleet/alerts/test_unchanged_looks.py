@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.alerts.facts import Affected, Facts, Sick
-from fleet.alerts.matchers import parse
-from fleet.alerts.round import Outcome, look
+from fleet.alerts.facts import AffectedGroup, Facts, SickInstance
+from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.round import EvaluationOutcome, evaluate
 from fleet.alerts.routes import Route
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.alerts.unchanged_looks import Calm, calm_after
+from fleet.alerts.unchanged_looks import SteadyState, steady_state_after
 from fleet.vocabulary.incidents import Severity
 from tests.fakes.alerting import AUTH, BACKEND, NO_TUNNEL, PROXY, Watch, sightless, sound, stranded
 
-_SILENCE = Silence("upgrade", parse("cause=proxy-1"), 0.0, 2_000_000.0)
+_SILENCE = Silence("upgrade", parse_matchers("cause=proxy-1"), 0.0, 2_000_000.0)
 _SHAPES = (
     sound(),
     stranded(3),
@@ -26,13 +26,13 @@ _SHAPES = (
     stranded(400),
     stranded(207, critical=2),
     stranded(40, NO_TUNNEL),
-    replace(stranded(207, AUTH), lost_lately=0),
+    replace(stranded(207, AUTH), recently_lost_count=0),
     replace(
         sound(),
-        sick=(Sick(PROXY, "proxy-1 expired.", 9, expired_only=True), Sick(AUTH, "auth-1 is silent.", 4)),
+        sick=(SickInstance(PROXY, "proxy-1 expired.", 9, expired_only=True), SickInstance(AUTH, "auth-1 is silent.", 4)),
     ),
-    replace(sound(), backend_down=True, groups=(Affected(BACKEND, stranded=900, at_risk=50),)),
-    replace(sound(), groups=(Affected(PROXY, at_risk=90),), excess=200),
+    replace(sound(), backend_down=True, groups=(AffectedGroup(BACKEND, stranded_count=900, at_risk_count=50),)),
+    replace(sound(), groups=(AffectedGroup(PROXY, at_risk_count=90),), excess_count=200),
     sightless(),
 )
 
@@ -75,7 +75,7 @@ def test_incident_that_everybody_was_told_of_needs_a_look_when_it_is_to_be_repea
     assert watch.kinds == ["firing", "repeat"]
 
 
-def _calm() -> tuple[Calm, Facts]:
+def _calm() -> tuple[SteadyState, Facts]:
     watch = Watch()
     watch.run(900, stranded(207))
     assert watch.calm is not None
@@ -85,7 +85,7 @@ def _calm() -> tuple[Calm, Facts]:
 @pytest.mark.parametrize(
     "change",
     [
-        {"stranded": 208},
+        {"stranded_count": 208},
         {"fresh": False},
         {"groups": ()},
         {"versions": {"proxy-id-1": ("proxy-1", "2")}},
@@ -95,17 +95,17 @@ def _calm() -> tuple[Calm, Facts]:
 def test_calm_ends_with_the_facts(change: dict[str, object]) -> None:
     """Any of them; and when the clock went back."""
     calm, facts = _calm()
-    assert calm.holds(facts, DEFAULT_RULES, (), None)
-    assert not calm.holds(replace(facts, **change), DEFAULT_RULES, (), None)  # type: ignore[arg-type]
+    assert calm.applies_to(facts, DEFAULT_RULES, (), None)
+    assert not calm.applies_to(replace(facts, **change), DEFAULT_RULES, (), None)  # type: ignore[arg-type]
 
 
 def test_calm_ends_with_rules_silences_and_the_clock() -> None:
     """Somebody edits a rule, makes a silence, or the next message is due."""
     calm, facts = _calm()
-    assert not calm.holds(facts, DEFAULT_RULES[1:], (), None)
-    assert not calm.holds(facts, DEFAULT_RULES, (_SILENCE,), None)
-    assert calm.holds(replace(facts, now=calm.until - 1), DEFAULT_RULES, (), None)
-    assert not calm.holds(replace(facts, now=calm.until), DEFAULT_RULES, (), None)
+    assert not calm.applies_to(facts, DEFAULT_RULES[1:], (), None)
+    assert not calm.applies_to(facts, DEFAULT_RULES, (_SILENCE,), None)
+    assert calm.applies_to(replace(facts, now=calm.valid_until - 1), DEFAULT_RULES, (), None)
+    assert not calm.applies_to(replace(facts, now=calm.valid_until), DEFAULT_RULES, (), None)
 
 
 def test_calm_ends_when_the_second_level_is_due_or_routes_change() -> None:
@@ -115,19 +115,19 @@ def test_calm_ends_when_the_second_level_is_due_or_routes_change() -> None:
     assert watch.incidents[PROXY.key].severity is Severity.CRITICAL
     facts = replace(stranded(207), now=watch.now + 1, as_of=watch.now + 1)
     tree = (Route("all", channels=(1,), escalate_after=3600.0, escalate_to=(2,)),)
-    outcome = look(watch.incidents, facts, DEFAULT_RULES, (), watch.past.get)
+    outcome = evaluate(watch.incidents, facts, DEFAULT_RULES, (), watch.past.get)
 
-    calm = calm_after(outcome, facts, DEFAULT_RULES, (), tree)
+    calm = steady_state_after(outcome, facts, DEFAULT_RULES, (), tree)
 
     assert calm is not None
-    assert calm.until == (watch.incidents[PROXY.key].fired_at or 0) + 3600
-    assert calm.holds(facts, DEFAULT_RULES, (), tree)
-    assert not calm.holds(facts, DEFAULT_RULES, (), ())
+    assert calm.valid_until == (watch.incidents[PROXY.key].fired_at or 0) + 3600
+    assert calm.applies_to(facts, DEFAULT_RULES, (), tree)
+    assert not calm.applies_to(facts, DEFAULT_RULES, (), ())
 
 
 def test_no_calm_after_a_change_or_without_eyes() -> None:
     """A look that opens an incident, and one that sees nothing."""
-    outcome = look({}, stranded(207), DEFAULT_RULES, (), lambda key: None)
-    assert outcome.changed
-    assert calm_after(outcome, stranded(207), DEFAULT_RULES, (), None) is None
-    assert calm_after(Outcome(), sightless(), DEFAULT_RULES, (), None) is None
+    outcome = evaluate({}, stranded(207), DEFAULT_RULES, (), lambda key: None)
+    assert outcome.changed_incidents
+    assert steady_state_after(outcome, stranded(207), DEFAULT_RULES, (), None) is None
+    assert steady_state_after(EvaluationOutcome(), sightless(), DEFAULT_RULES, (), None) is None

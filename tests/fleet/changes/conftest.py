@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.audit import By
+from fleet.audit import RequestActor
 from fleet.changes import engine
 from fleet.changes.base_runner import StepContext
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import Chosen
+from fleet.changes.campaigns.campaigns import CampaignTargets
 from fleet.changes.campaigns.run import CampaignRunner
-from fleet.changes.engine import Draft
+from fleet.changes.engine import ChangeDraft
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.campaigns import Connection, Pace
+from fleet.vocabulary.campaigns import ConnectionKind, CampaignSettings
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
 from tests.fakes.movers import Movers
 from tests.fakes.steps import SightOfMoment, context_of
@@ -26,15 +26,15 @@ from tests.fakes.steps import SightOfMoment, context_of
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def by(user: User, key: str = "") -> By:
+def by(user: User, key: str = "") -> RequestActor:
     """A person asking."""
-    return By(Actor(ActorKind.PERSON, user.get_username(), user.pk), "req-1", key)
+    return RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk), "req-1", key)
 
 
-def draft(agents: int = 3, wanted: str = "b") -> Draft:
+def draft(agents: int = 3, wanted: str = "b") -> ChangeDraft:
     """A change of nothing in particular."""
-    return Draft(
-        ChangeKind.NETWORKING_CONFIG, "a to b", {"v": "a"}, {"v": wanted}, {"closes": agents}, agents=agents
+    return ChangeDraft(
+        ChangeKind.NETWORKING_CONFIG, "a to b", {"v": "a"}, {"v": wanted}, {"closes": agents}, agent_count=agents
     )
 
 
@@ -47,21 +47,21 @@ class Campaign:
         user: User,
         movers: Movers,
         leave: tuple[str, ...] = (),
-        connection: Connection = Connection.TUNNEL,
+        connection: ConnectionKind = ConnectionKind.TUNNEL,
         **pace: int,
     ) -> None:
         self.movers, self.user, self.now = movers, user, NOW.timestamp()
         #: Where it is kept who is working.
         self.marks: Movers | Writer = movers
-        chosen = Chosen(np.arange(len(movers.agents)), "all", leave, connection)
-        self.change: Change = campaigns.plan(
-            cluster.pk, movers.table(NOW.timestamp()), chosen, Pace(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
+        chosen = CampaignTargets(np.arange(len(movers.agents)), "all", leave, connection)
+        self.change: Change = campaigns.plan_campaign(
+            cluster.pk, movers.table(NOW.timestamp()), chosen, CampaignSettings(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
             lambda order: None,
         )  # fmt: skip
 
     def confirm(self) -> None:
         self.change = engine.confirm(
-            self.change, by(self.user), reason="to try", typed=self.change.cluster_id, now=NOW
+            self.change, by(self.user), reason="to try", typed_name=self.change.cluster_id, now=NOW
         )
 
     def step(self, times: int = 1, seconds: float = 1.0) -> Change:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.changes.instance_dialer import Dialer
-from fleet.monitoring.sources import SourceFailed
+from fleet.monitoring.sources import SourceError
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import node_policies
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
@@ -50,18 +50,18 @@ async def test_calls_reach_the_node(plane: Plane, tmp_path: Path) -> None:
     dialer = Dialer(instances, None, asyncio.run)
 
     def calls() -> None:
-        report, serving = dialer.read("auth")
+        report, serving = dialer.read_policies("auth")
         assert serving
         dialer.accept("auth", report.revision, {AUTH_TTL_VARIABLE: "30s"})
-        assert dialer.read("auth")[0].accepted == {AUTH_TTL_VARIABLE: "30s"}
+        assert dialer.read_policies("auth")[0].accepted_values == {AUTH_TTL_VARIABLE: "30s"}
         dialer.drain("auth", "to try")
         dialer.undrain("auth")
         dialer.restart("auth", report.run_id, "to try", 2.0)
         assert dialer.advise("proxy", "x", "to try", ["nobody"]).absent_ids == ("nobody",)
-        with pytest.raises(SourceFailed):
-            dialer.read("dead")
-        with pytest.raises(SourceFailed):
-            dialer.read("unknown")
+        with pytest.raises(SourceError):
+            dialer.read_policies("dead")
+        with pytest.raises(SourceError):
+            dialer.read_policies("unknown")
         with pytest.raises(UnreachableError):
             dialer.drain("dead", "")
         with pytest.raises(AdminError):

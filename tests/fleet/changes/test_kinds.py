@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.audit import By
-from fleet.changes import Refused, kinds
+from fleet.audit import RequestActor
+from fleet.changes import ChangeRefusedError, kinds
 from fleet.changes.kinds import kind_of
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import AuditEntry, Change
@@ -14,7 +14,7 @@ from fleet.vocabulary.changes import Actor, ActorKind
 from tests.fleet.changes.conftest import NOW
 
 pytestmark = pytest.mark.django_db
-WHO = By(Actor(ActorKind.PERSON, "alice"))
+WHO = RequestActor(Actor(ActorKind.PERSON, "alice"))
 
 
 def _change(kind: str) -> Change:
@@ -31,17 +31,17 @@ def test_rollout_is_paused_resumed_and_cancelled() -> None:
         RolloutStep.objects.create(
             change=change, position=position, instance_id=str(position), name="x", state=state
         )
-    assert kinds.act(change, "pause", WHO, NOW).state == "paused"
-    assert kinds.act(change, "resume", WHO, NOW).state == "running"
+    assert kinds.run_action(change, "pause", WHO, NOW).state == "paused"
+    assert kinds.run_action(change, "resume", WHO, NOW).state == "running"
     assert [row.state for row in change.rollout_steps.all()] == ["ok", "waiting", "waiting"]
-    assert kinds.act(change, "abort", WHO, NOW).state == "cancelled"
+    assert kinds.run_action(change, "abort", WHO, NOW).state == "cancelled"
     assert [row.state for row in change.rollout_steps.all()] == ["ok", "skipped", "skipped"]
 
 
 def test_what_cannot_be_done_is_refused() -> None:
     """A write of the networking config ends by itself; the attempt is in the log."""
-    with pytest.raises(Refused):
-        kinds.act(_change("networking-config"), "pause", WHO, NOW)
+    with pytest.raises(ChangeRefusedError):
+        kinds.run_action(_change("networking-config"), "pause", WHO, NOW)
     assert AuditEntry.objects.get().outcome == "refused"
 
 
@@ -64,7 +64,7 @@ def test_calling_off_what_has_not_begun() -> None:
 def test_calling_off_a_write_that_is_under_way() -> None:
     """Nobody can say whether it happened."""
     change = _change("networking-config")
-    with pytest.raises(Refused, match="ends by itself"):
+    with pytest.raises(ChangeRefusedError, match="ends by itself"):
         kind_of(change).cancel(change, WHO, NOW)
     row = AuditEntry.objects.get()
     assert (row.action, row.outcome, row.change_id) == ("networking-config.cancelled", "refused", change.pk)
@@ -74,9 +74,9 @@ def test_resume_that_comes_too_late_gives_nobody_another_turn() -> None:
     """The rollout was cancelled meanwhile: what failed in it stays failed."""
     change = _change("policy")
     RolloutStep.objects.create(change=change, position=0, instance_id="0", name="x", state="failed")
-    kinds.act(change, "pause", WHO, NOW)
+    kinds.run_action(change, "pause", WHO, NOW)
     seen_before = Change.objects.get()
-    kinds.act(change, "abort", WHO, NOW)
-    with pytest.raises(Refused):
-        kinds.act(seen_before, "resume", WHO, NOW)
+    kinds.run_action(change, "abort", WHO, NOW)
+    with pytest.raises(ChangeRefusedError):
+        kinds.run_action(seen_before, "resume", WHO, NOW)
     assert [row.state for row in change.rollout_steps.all()] == ["failed"]

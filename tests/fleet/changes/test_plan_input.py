@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.changes import Blind
-from fleet.changes.plan_input import newest_generations, refuse_blind
+from fleet.changes import NoEvidenceError
+from fleet.changes.plan_input import newest_generations_of, require_evidence
 from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 
@@ -17,11 +17,11 @@ def test_blind_pollers_foresee_nothing() -> None:
         (FakeReader(as_of=NOW - 60).table("default", NOW), "too old"),
         (FakeReader(as_of=NOW, states=[State.UNKNOWN] * 2).table("default", NOW), "no agent"),
     ):
-        with pytest.raises(Blind, match=words):
-            refuse_blind(table)
+        with pytest.raises(NoEvidenceError, match=words):
+            require_evidence(table)
 
 
 def test_generation_that_agents_track() -> None:
     """The highest in each group of the proxies that have not expired."""
     views = FakeReader(as_of=NOW).table("default", NOW).instances.values()
-    assert newest_generations(views) == {view.facts.group: view.facts.generation for view in views}
+    assert newest_generations_of(views) == {view.facts.group: view.facts.generation for view in views}

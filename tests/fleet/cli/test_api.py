@@ -78,23 +78,23 @@ def test_get_nobody_listens_says_where(unused_tcp_port: int) -> None:
 def test_find_prefers_what_is_given_to_the_demo(tmp_path: Path) -> None:
     """Flags, then the demo that runs here."""
     (tmp_path / "demo.json").write_text(json.dumps({"url": "http://demo", "token": "t"}))
-    assert api.find(None, None, tmp_path) == api.Console("http://demo", "t")
-    assert api.find("https://other", "o", tmp_path) == api.Console("https://other", "o")
+    assert api.find_console(None, None, tmp_path) == api.Console("http://demo", "t")
+    assert api.find_console("https://other", "o", tmp_path) == api.Console("https://other", "o")
 
 
 def test_find_nothing_or_nonsense_is_a_sentence(tmp_path: Path) -> None:
     """No console known, one that is no address, a demo file that cannot be read."""
     with pytest.raises(Failure, match="which console"):
-        api.find(None, None, tmp_path)
+        api.find_console(None, None, tmp_path)
     with pytest.raises(Failure, match="no address of a console"):
-        api.find("file:///etc/passwd", "t", tmp_path)
+        api.find_console("file:///etc/passwd", "t", tmp_path)
     (tmp_path / "demo.json").write_text("{")
     with pytest.raises(Failure, match="cannot be read"):
-        api.find(None, None, tmp_path)
+        api.find_console(None, None, tmp_path)
 
 
 def test_find_sends_no_demo_token_elsewhere(tmp_path: Path) -> None:
     """The demo's token belongs to the demo's address."""
     (tmp_path / "demo.json").write_text(json.dumps({"url": "http://demo", "token": "t"}))
     with pytest.raises(Failure, match="which console"):
-        api.find("https://other", None, tmp_path)
+        api.find_console("https://other", None, tmp_path)

@@ -132,7 +132,7 @@ def test_undo_plans_on_the_step_that_was_seen(console: FakeConsole, monkeypatch:
             {**DONE, "done": 3, "state": "verified", "detail": "3 tunnels closed, as foreseen"},
         ]
     )
-    monkeypatch.setattr(plan_and_confirm, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(plan_and_confirm, "_POLL_INTERVAL", 0.01)
     console.answers["/api/v1/changes/7/progress"] = (200, looks)
     result = _run(console, "undo", "3", "--yes", "--reason", "it was wrong", "--verify")
     assert result.exit_code == 0, result.output

@@ -16,6 +16,6 @@ def test_line() -> None:
         "skipped": 0,
         "eta_seconds": 61.4,
     }
-    assert plan_and_confirm.line({**said, "waits_for": "watching the canaries", "detail": ""}) == (
+    assert plan_and_confirm.format_progress({**said, "waits_for": "watching the canaries", "detail": ""}) == (
         "running: 2 of 9 done, 1 ok, 1 failed, about 61 s left, watching the canaries"
     )

@@ -11,8 +11,8 @@ from fleet.management import arguments
 
 def test_whole_numbers() -> None:
     """Both ends belong to what may be said; without a most there is none."""
-    assert [arguments.whole(0, 3)(text) for text in ("0", "3", " 2 ")] == [0, 3, 2]
-    assert arguments.whole(1)("1000000") == 1_000_000
+    assert [arguments.make_integer_parser(0, 3)(text) for text in ("0", "3", " 2 ")] == [0, 3, 2]
+    assert arguments.make_integer_parser(1)("1000000") == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_whole_numbers() -> None:
 def test_numbers_that_cannot_be(text: str, most: int | None, says: str) -> None:
     """The sentence says what may be said."""
     with pytest.raises(ArgumentTypeError) as caught:
-        arguments.whole(1, most)(text)
+        arguments.make_integer_parser(1, most)(text)
     assert str(caught.value) == says
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from fleet.management import programs, startup_checks
-from fleet.management.console_processes import ConsoleRun, one_line, stamped
+from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.programs import Program
 from fleet.processes import valkey
 from fleet.processes.supervisor import SupervisorError
@@ -54,7 +54,7 @@ def said() -> list[str]:
 def make(tmp_path: Path, said: list[str], small: None) -> Iterator[Callable[[], ConsoleRun]]:
     """A console on a free port with its own home; every process it started must be gone at the end."""
     before = set(psutil.Process().children(recursive=True))
-    yield lambda: ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=None, say=said.append)
+    yield lambda: ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=None, write_line=said.append)
     after = {child for child in psutil.Process().children(recursive=True) if not gone(child.pid)}
     assert after <= before
 
@@ -125,7 +125,7 @@ def test_port_in_use_starts_nothing(make: Callable[[], ConsoleRun], tmp_path: Pa
     with make() as first:
         first.start({})
         first.await_web()
-        second = ConsoleRun(tmp_path / "second", "127.0.0.1", first.port, redis_url=None, say=print)
+        second = ConsoleRun(tmp_path / "second", "127.0.0.1", first.port, redis_url=None, write_line=print)
 
         with pytest.raises(startup_checks.PrepareError, match="cannot listen"), second:
             pytest.fail("it started")
@@ -136,7 +136,7 @@ def test_port_in_use_starts_nothing(make: Callable[[], ConsoleRun], tmp_path: Pa
 def test_redis_that_is_down_starts_nothing(tmp_path: Path) -> None:
     """A given Redis is asked first."""
     down = f"redis://127.0.0.1:{valkey.free_port()}/0"
-    run = ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=down, say=print)
+    run = ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=down, write_line=print)
 
     with pytest.raises(startup_checks.PrepareError, match="does not answer"), run:
         pytest.fail("it started")
@@ -153,13 +153,13 @@ def test_redis_that_is_down_starts_nothing(tmp_path: Path) -> None:
 )
 def test_url_is_one_a_browser_can_open(tmp_path: Path, host: str, url: str) -> None:
     """Nobody browses to 0.0.0.0."""
-    assert ConsoleRun(tmp_path, host, 8123, redis_url=None, say=print).url == url
+    assert ConsoleRun(tmp_path, host, 8123, redis_url=None, write_line=print).url == url
 
 
 @pytest.mark.parametrize("error", [startup_checks.PrepareError("no luck"), SupervisorError("no luck")])
 def test_one_line_exits_with_2(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     """What stops a start is one line on stderr."""
-    with pytest.raises(SystemExit) as left, one_line():
+    with pytest.raises(SystemExit) as left, exit_on_error():
         raise error
 
     assert left.value.code == 2
@@ -170,6 +170,6 @@ def test_stamped_begins_with_the_time() -> None:
     """Lines of a long-running command say when."""
     out = StringIO()
 
-    stamped(out)("hello")
+    make_timestamped_writer(out)("hello")
 
     assert re.fullmatch(r"\d\d:\d\d:\d\d hello\n", out.getvalue())

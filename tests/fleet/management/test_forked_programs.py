@@ -18,10 +18,10 @@ from django.conf import settings
 django.setup()
 from fleet.management import forked_programs
 before = settings.REDIS_URL
-forked_programs.load()
+forked_programs.import_shared_modules()
 import threading
 threads = threading.active_count()
-forked_programs.move_to({**os.environ, **json.loads(sys.argv[1])})
+forked_programs.replace_environment({**os.environ, **json.loads(sys.argv[1])})
 from dashboards.config import celery
 print(json.dumps([
     before != settings.REDIS_URL, threads, settings.REDIS_URL, settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"],
@@ -53,4 +53,4 @@ def test_copy_reads_the_settings_again(tmp_path: Path) -> None:
 
 def test_every_program_of_the_console_can_be_a_copy(tmp_path: Path) -> None:
     """What has to be executed loads everything once more."""
-    assert all(forked_programs.is_possible(one.argv) for one in programs.console(tmp_path, "127.0.0.1", 8123))
+    assert all(forked_programs.can_fork(one.argv) for one in programs.console(tmp_path, "127.0.0.1", 8123))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from click import Group
 
 from fleet.cli.local.fleet import fleet as fleet_commands
-from fleet.management.incidents import PERIOD, Incident, Player, script
+from fleet.management.incidents import PERIOD, DemoIncident, IncidentPlayer, select_incidents
 
 _OPPOSITE = {
     "freeze": "thaw",
@@ -23,15 +23,15 @@ _OPPOSITE = {
 class _Stage:
     """A player whose commands only note that they were run."""
 
-    incidents: tuple[Incident, ...]
+    incidents: tuple[DemoIncident, ...]
     code: int = 0
     said: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.player = Player(self.incidents, 100.0, self.run, self.said.append)
+        self.player = IncidentPlayer(self.incidents, 100.0, self.run, self.said.append)
 
-    def run(self, incident: Incident) -> subprocess.Popen[bytes]:
+    def run(self, incident: DemoIncident) -> subprocess.Popen[bytes]:
         self.ran.append(f"{incident.command} {incident.name}")
         process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({self.code})"])
         process.wait()
@@ -40,13 +40,13 @@ class _Stage:
 
 def test_first_incident_comes_within_two_minutes() -> None:
     """Whoever watches sees something soon."""
-    assert script(3, 4)[0].at < 120
+    assert select_incidents(3, 4)[0].at < 120
 
 
 def test_script_undoes_whatever_it_does() -> None:
     """At the end of a turn the fleet is whole, so the next turn finds it so."""
     broken: set[tuple[str, str]] = set()
-    for incident in script(3, 4):
+    for incident in select_incidents(3, 4):
         if incident.command in _OPPOSITE:
             broken.add((_OPPOSITE[incident.command], incident.name))
         else:
@@ -57,7 +57,7 @@ def test_script_undoes_whatever_it_does() -> None:
 
 def test_script_is_in_order_and_within_its_period() -> None:
     """A turn ends before the next begins."""
-    times = [incident.at for incident in script(3, 4)]
+    times = [incident.at for incident in select_incidents(3, 4)]
 
     assert times == sorted(times)
     assert times[-1] < PERIOD
@@ -66,17 +66,17 @@ def test_script_is_in_order_and_within_its_period() -> None:
 def test_commands_exist() -> None:
     """Each is a command of `refloat fleet`, as announced."""
     assert isinstance(fleet_commands, Group)
-    assert {incident.command for incident in script(3, 4)} <= set(fleet_commands.commands)
+    assert {incident.command for incident in select_incidents(3, 4)} <= set(fleet_commands.commands)
 
 
 def test_small_fleet_gets_what_it_can_have() -> None:
     """Nobody is named who is not there."""
-    assert {incident.name for incident in script(1, 1)} == {"proxy-1", "auth-1"}
+    assert {incident.name for incident in select_incidents(1, 1)} == {"proxy-1", "auth-1"}
 
 
 def test_player_waits_for_the_time() -> None:
     """Nothing before, once at, and it is announced as what one would type."""
-    stage = _Stage((Incident(20, "freeze", "proxy-1", "why"),))
+    stage = _Stage((DemoIncident(20, "freeze", "proxy-1", "why"),))
 
     stage.player.tick(119.9)
     early = list(stage.ran)
@@ -90,7 +90,7 @@ def test_player_waits_for_the_time() -> None:
 
 def test_player_begins_again_after_a_turn() -> None:
     """The script plays for as long as the demo runs."""
-    stage = _Stage((Incident(20, "freeze", "proxy-1", ""), Incident(60, "thaw", "proxy-1", "")))
+    stage = _Stage((DemoIncident(20, "freeze", "proxy-1", ""), DemoIncident(60, "thaw", "proxy-1", "")))
     for now in (120.0, 160.0, 100.0 + PERIOD, 120.0 + PERIOD):
         stage.player.tick(now)
 
@@ -99,7 +99,7 @@ def test_player_begins_again_after_a_turn() -> None:
 
 def test_command_that_failed_is_told() -> None:
     """An incident that did not happen is not passed over."""
-    stage = _Stage((Incident(20, "freeze", "proxy-9", ""),), code=2)
+    stage = _Stage((DemoIncident(20, "freeze", "proxy-9", ""),), code=2)
     stage.player.tick(120.0)
     stage.player.tick(121.0)
 

@@ -98,7 +98,7 @@ def test_given_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -
     given = RunningRedis(valkey_url, tmp_path)
 
     assert given.url == valkey_url
-    assert given.mend() is None
+    assert given.restart_if_dead() is None
     given.stop()
     assert redis.Redis.from_url(valkey_url).ping() is True
     assert list(tmp_path.iterdir()) == []
@@ -128,7 +128,7 @@ def said_of(embedded: RunningRedis) -> str:
     said: list[str] = []
 
     def noticed() -> bool:
-        said.extend(filter(None, [embedded.mend()]))
+        said.extend(filter(None, [embedded.restart_if_dead()]))
         return bool(said)
 
     eventually_sync(noticed)
@@ -144,7 +144,7 @@ def test_embedded_valkey_that_died_runs_again(embedded: RunningRedis, tmp_path: 
     os.kill(pid, signal.SIGTERM)
 
     assert said_of(embedded) == "Valkey died and runs again, with its data"
-    assert embedded.mend() is None
+    assert embedded.restart_if_dead() is None
     assert redis.Redis.from_url(embedded.url).get("kept") == b"yes"
 
 
@@ -161,7 +161,7 @@ def test_embedded_valkey_that_cannot_run_again_is_said(
     monkeypatch.setattr(valkey, "start", refuse)
 
     assert said_of(embedded) == "Valkey died and does not start again: no room"
-    assert embedded.mend() == "Valkey died and does not start again: no room"
+    assert embedded.restart_if_dead() == "Valkey died and does not start again: no room"
 
 
 @pytest.mark.django_db
@@ -169,8 +169,8 @@ def test_database_gets_its_default_cluster(settings: Settings) -> None:
     """Every start migrates, mostly in vain, and knows the auths that the settings name."""
     settings.REFLOAT_AUTHS = ["auth-1.example:3025"]
 
-    startup_checks.database()
-    startup_checks.database()
+    startup_checks.prepare_database()
+    startup_checks.prepare_database()
 
     assert Cluster.objects.get().auths == ["auth-1.example:3025"]
 
@@ -184,7 +184,7 @@ def test_database_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(startup_checks, "call_command", refuse)
 
     with pytest.raises(PrepareError, match=r"cannot be used: unable to open database file$"):
-        startup_checks.database()
+        startup_checks.prepare_database()
 
 
 def test_new_database_is_readable_by_us_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +193,9 @@ def test_new_database_is_readable_by_us_only(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(connection.settings_dict, "NAME", path)
     monkeypatch.setattr(startup_checks, "call_command", lambda *_, **__: None)
     monkeypatch.setattr(startup_checks, "ensure_default_cluster", lambda _: None)
-    startup_checks.database()
+    startup_checks.prepare_database()
     assert path.stat().st_mode & 0o777 == 0o600
 
     path.chmod(0o640)
-    startup_checks.database()
+    startup_checks.prepare_database()
     assert path.stat().st_mode & 0o777 == 0o640

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from fleet import lease
-from fleet.lease import ALERTS, CHANGES, LEASE_TIME, LeaseHeld
+from fleet.lease import ALERTS, CHANGES, LEASE_TTL, LeaseHeldError
 from fleet.models.alerting import AlertClock
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -80,7 +80,7 @@ def test_leases_of_changes_and_of_alerting_are_kept(migrate: Callable[[str], App
         pytest.approx(_NOW.timestamp() - 60, abs=1e-6),
     )
     for purpose in (CHANGES, ALERTS):
-        with pytest.raises(LeaseHeld):
+        with pytest.raises(LeaseHeldError):
             lease.take("busy", purpose, "another", _NOW)
         assert lease.take("new", purpose, "another", _NOW).token == 1
     assert lease.take("free", CHANGES, "another", _NOW).token == 4
@@ -119,5 +119,5 @@ def test_way_back_puts_leases_where_they_were(migrate: Callable[[str], Apps]) ->
     assert list(clocks.values_list("cluster", "holder", "held_until")) == [
         ("busy", "host/1", pytest.approx(_LATER.timestamp(), abs=1e-6)),
         ("free", "", 0.0),
-        ("new", "host/2", pytest.approx((_NOW + LEASE_TIME[ALERTS]).timestamp(), abs=1e-6)),
+        ("new", "host/2", pytest.approx((_NOW + LEASE_TTL[ALERTS]).timestamp(), abs=1e-6)),
     ]

@@ -11,11 +11,11 @@ from fleet.models.access import (
     Permission,
     create_roles,
     end_sessions,
-    give_role,
+    set_role,
     is_limited,
-    may,
-    may_write,
-    shown_clusters,
+    has_permission,
+    can_write,
+    log_clusters_of,
 )
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 def _user(role: str) -> User:
     user = User.objects.create_user(f"a-{role}")
-    give_role(user, role)
+    set_role(user, role)
     return User.objects.get(pk=user.pk)
 
 
@@ -31,7 +31,7 @@ def _user(role: str) -> User:
 def test_role_has_exactly_its_permissions(role: str) -> None:
     """The groups come with the migration; each allows what ROLES says and nothing else."""
     user = _user(role)
-    assert {permission for permission in Permission if may(user, permission)} == ROLES[role]
+    assert {permission for permission in Permission if has_permission(user, permission)} == ROLES[role]
 
 
 def test_create_roles_twice_keeps_what_an_admin_added() -> None:
@@ -49,34 +49,34 @@ def test_give_role_replaces_the_other_roles() -> None:
     user = _user("admin")
     other = Group.objects.create(name="night shift")
     user.groups.add(other)
-    give_role(user, "viewer")
+    set_role(user, "viewer")
     assert {group.name for group in user.groups.all()} == {"viewer", "night shift"}
-    give_role(user, "")
+    set_role(user, "")
     assert {group.name for group in user.groups.all()} == {"night shift"}
 
 
 def test_give_role_unknown_is_refused() -> None:
     """A role that does not exist is an error, not a silent nothing."""
     with pytest.raises(KeyError):
-        give_role(_user("viewer"), "owner")
+        set_role(_user("viewer"), "owner")
 
 
 def test_may_nobody_and_inactive() -> None:
     """Neither a stranger nor a deactivated user may anything."""
     user = _user("admin")
     user.is_active = False
-    assert not may(user, Permission.VIEW_FLEET)
-    assert not may(AnonymousUser(), Permission.VIEW_FLEET)
+    assert not has_permission(user, Permission.VIEW_FLEET)
+    assert not has_permission(AnonymousUser(), Permission.VIEW_FLEET)
 
 
 def test_may_limited_to_clusters() -> None:
     """Without limits all clusters are seen; with one, only that."""
     user = _user("viewer")
-    assert may(user, Permission.VIEW_FLEET, "default")
-    assert may(user, Permission.VIEW_FLEET, "eu")
+    assert has_permission(user, Permission.VIEW_FLEET, "default")
+    assert has_permission(user, Permission.VIEW_FLEET, "eu")
     ClusterLimit.objects.create(user=user, cluster="eu")
-    assert not may(user, Permission.VIEW_FLEET, "default")
-    assert may(user, Permission.VIEW_FLEET, "eu")
+    assert not has_permission(user, Permission.VIEW_FLEET, "default")
+    assert has_permission(user, Permission.VIEW_FLEET, "eu")
 
 
 def test_may_write_what_a_cluster_or_the_installation_owns() -> None:
@@ -85,7 +85,7 @@ def test_may_write_what_a_cluster_or_the_installation_owns() -> None:
     ClusterLimit.objects.create(user=limited, cluster="eu")
     owners = ("", "eu", "asia")
     writes = [
-        [may_write(user, Permission.CHANGE_CONFIG, owner) for owner in owners]
+        [can_write(user, Permission.CHANGE_CONFIG, owner) for owner in owners]
         for user in (free, limited, viewer, AnonymousUser())
     ]
     assert writes == [[True] * 3, [False, True, False], [False] * 3, [False] * 3]
@@ -94,8 +94,8 @@ def test_may_write_what_a_cluster_or_the_installation_owns() -> None:
 
 def test_rows_of_no_cluster_are_shown_without_a_limit() -> None:
     """With one, those of the cluster alone."""
-    assert shown_clusters("eu", limited=True) == ("eu",)
-    assert set(shown_clusters("eu", limited=False)) == {"", "eu"}
+    assert log_clusters_of("eu", has_limit=True) == ("eu",)
+    assert set(log_clusters_of("eu", has_limit=False)) == {"", "eu"}
 
 
 def test_sessions_that_are_over_are_not_read(caplog: pytest.LogCaptureFixture) -> None:

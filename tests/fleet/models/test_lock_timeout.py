@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 
-from fleet.models.lock_timeout import brief
+from fleet.models.lock_timeout import limit_lock_wait
 from tests.fakes.locked import database_locked, database_read_only
 
 
@@ -22,11 +22,11 @@ def test_write_gives_up_while_another_writer_has_the_lock() -> None:
     """After the time it was given, not after the 20 s of the settings; later writes wait as long as before."""
     before = _wait_for_locks()
     began = time.monotonic()
-    with database_locked(), pytest.raises(OperationalError, match="lock"), brief(0.05):
+    with database_locked(), pytest.raises(OperationalError, match="lock"), limit_lock_wait(0.05):
         User.objects.create_user("late")
     assert time.monotonic() - began < 15
     assert _wait_for_locks() == before
-    with brief(0.05):
+    with limit_lock_wait(0.05):
         User.objects.create_user("early")
     assert User.objects.get().username == "early"
 
@@ -36,7 +36,7 @@ def test_refused_write_spoils_no_transaction_around_it() -> None:
     """What was written before, and what is written afterwards, stays."""
     with transaction.atomic():
         User.objects.create_user("before")
-        with pytest.raises(OperationalError), database_read_only(), brief(0.05):
+        with pytest.raises(OperationalError), database_read_only(), limit_lock_wait(0.05):
             User.objects.create_user("refused")
         User.objects.create_user("afterwards")
     assert {user.username for user in User.objects.all()} == {"before", "afterwards"}

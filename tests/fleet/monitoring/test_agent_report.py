@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.monitoring.agent_report import ReportError, parse
+from fleet.monitoring.agent_report import ReportError, parse_agent_report
 
 DOCUMENT = {
     "agent_id": "a-1",
@@ -38,13 +38,13 @@ DOCUMENT = {
 
 def test_parse_whole_document() -> None:
     """All parts, and none that the agent did not say."""
-    report = parse(json.dumps(DOCUMENT))
+    report = parse_agent_report(json.dumps(DOCUMENT))
     assert report.model_dump(mode="json") == DOCUMENT
 
 
 def test_parse_agent_of_another_version() -> None:
     """What it says more is ignored, what it says less is empty."""
-    report = parse(
+    report = parse_agent_report(
         b'{"agent_id": "a", "moon": "full", "policy": null, "tracker": {"claimed": [], "phase": 1}}'
     )
     assert (report.agent_id, report.policy, report.services) == ("a", None, ())
@@ -79,4 +79,4 @@ def test_parse_agent_of_another_version() -> None:
 def test_parse_what_is_no_report(document: bytes, sentence: str) -> None:
     """The sentence says where it goes wrong."""
     with pytest.raises(ReportError, match=sentence):
-        parse(document)
+        parse_agent_report(document)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.monitoring.evidence import Mode, Timing
+from fleet.monitoring.evidence import ReconnectMode, Timing
 
 
 @pytest.mark.parametrize(("interval", "stale_after"), [(0.6, 10.0), (3.0, 10.0), (5.0, 15.0), (60.0, 180.0)])
@@ -19,13 +19,13 @@ def test_tunnels_never_outlive_what_is_fresh_by_much() -> None:
     assert Timing(round_interval=30.0).tunnels_live_for == 60.0
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_mode_is_read_by_its_slug(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", ReconnectMode)
+def test_mode_is_read_by_its_slug(mode: ReconnectMode) -> None:
     """Agents and the API spell it alike."""
-    assert Mode.read(mode.slug) is mode
+    assert ReconnectMode.read(mode.slug) is mode
 
 
 @pytest.mark.parametrize("word", ["", "RECONNECT", "round_robin"])
 def test_mode_that_nobody_knows_is_unknown(word: str) -> None:
     """An agent of another version may have a mode of its own."""
-    assert Mode.read(word) is Mode.UNKNOWN
+    assert ReconnectMode.read(word) is ReconnectMode.UNKNOWN

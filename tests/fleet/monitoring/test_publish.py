@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.monitoring.events import Delta, IncidentsChanged, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import StateDelta, IncidentsChanged, InstancesChanged, LayoutChanged
 from fleet.monitoring.publish import group_of, publish
 from fleet.vocabulary.verdicts import State
 
@@ -24,7 +24,7 @@ async def test_events_go_to_the_group_of_their_cluster() -> None:
     """In order, each as the consumer method `fleet_event` gets it."""
     layer = Layer()
     events = [
-        Delta("east", "e", 7, 1.5, ((0, State.AT_RISK),), COUNTS),
+        StateDelta("east", "e", 7, 1.5, ((0, State.AT_RISK),), COUNTS),
         LayoutChanged("east", "e", "e-4-4"),
         InstancesChanged("east"),
         IncidentsChanged("east", {"critical": 1}, "CRIT east: proxy-1", "critical", 7),

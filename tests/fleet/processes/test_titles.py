@@ -12,7 +12,7 @@ import os, sys
 os.environ.clear()
 from fleet.processes import titles
 import psutil
-titles.show("worker-of-many-letters", sys.argv[1:])
+titles.show_command_line("worker-of-many-letters", sys.argv[1:])
 print(psutil.Process().name(), *psutil.Process().cmdline())
 """
 

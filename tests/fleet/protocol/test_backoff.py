@@ -19,5 +19,5 @@ def test_wait_grows_to_its_ceiling_with_half_jitter(failures: int, middle: float
 def test_failures_start_over_after_a_good_connection() -> None:
     """What lasted is forgotten, what broke at once is counted."""
     backoff = Backoff(good_after=30)
-    assert backoff.failures(4, lasted=29.9) == 5
-    assert backoff.failures(4, lasted=30) == 1
+    assert backoff.failures(4, duration=29.9) == 5
+    assert backoff.failures(4, duration=30) == 1

@@ -17,8 +17,8 @@ def test_drained_until_taken_back() -> None:
     assert heard == [InstanceStatus(draining_reason="kernel")]
     now = 9.0
     standing.drain("disk")
-    assert standing.draining is not None
-    assert (standing.draining.reason, standing.draining.at) == ("disk", 7.0)
+    assert standing.drain_declaration is not None
+    assert (standing.drain_declaration.reason, standing.drain_declaration.at) == ("disk", 7.0)
     standing.undrain()
     standing.undrain()
     assert heard == [InstanceStatus(draining_reason="kernel"), InstanceStatus(draining_reason="disk"), EMPTY_STATUS]
@@ -54,6 +54,6 @@ async def test_degraded_restored_by_hand_is_not_restored_again() -> None:
     standing.degrade("busy", 0.01)
     standing.restore()
     standing.degrade("for good")
-    assert standing.degraded is not None
-    assert standing.degraded.until is None
+    assert standing.degraded_declaration is not None
+    assert standing.degraded_declaration.until is None
     assert standing._expiry is None

@@ -8,9 +8,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.health import ask_health
-from fleet.monitoring.sources.presence import ask_instances
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.health import check_health
+from fleet.monitoring.sources.presence import list_instances
 from fleet.transport.channels import add_port, server_options
 from fleet.transport.health import HealthServicer
 from fleet.transport.poll_connections import Connections
@@ -56,10 +56,10 @@ async def test_reader_reads_again_within_the_deadline(
     monkeypatch.setattr(auth, "asked", fails_once)
     reader = connections.reader(auth.address, "auth")
     assert connections.reader(auth.address, "auth") is reader
-    assert await ask_instances(replace(question(connections, auth), channel=reader)) == ()
+    assert await list_instances(replace(question(connections, auth), channel=reader)) == ()
     auth.calls.clear()
-    with pytest.raises(SourceFailed, match="told to fail"):
-        await ask_instances(question(connections, auth))
+    with pytest.raises(SourceError, match="told to fail"):
+        await list_instances(question(connections, auth))
     await connections.discard(auth.address)
     assert connections.reader(auth.address, "auth") is not reader
 
@@ -79,11 +79,11 @@ async def test_server_with_the_certificate_of_another_role(
     connections = Connections(ours)
     try:
         if certificate == role:
-            assert (await ask_health(connections.channel(address, role), timeout=60)).serving is not None
+            assert (await check_health(connections.channel(address, role), timeout=60)).serving_status is not None
             return
         for channel in (connections.channel(address, role), connections.reader(address, role)):
-            with pytest.raises(SourceFailed, match="unavailable"):
-                await ask_health(channel, timeout=60)
+            with pytest.raises(SourceError, match="unavailable"):
+                await check_health(channel, timeout=60)
     finally:
         await connections.close()
         await server.stop(None)

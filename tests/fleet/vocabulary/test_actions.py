@@ -9,14 +9,14 @@ import pytest
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import (
     LOGGED_STATES,
-    LONGEST_ACTION,
+    MAX_ACTION_LENGTH,
     AuditAction,
     ChangeStep,
     RouteKind,
-    of_change,
-    of_request,
+    action_of_change,
+    action_of_request,
 )
-from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState
+from fleet.vocabulary.changes import TRANSITIONS, ChangeKind, ChangeState
 from tests.meta.house import ROOT, tracked
 
 #: Modules that name an action to read its rows.
@@ -28,21 +28,21 @@ READERS = {
 
 def test_action_of_a_change_is_its_kind_and_a_word() -> None:
     """A step of people, or the state that it moved to."""
-    assert of_change(ChangeKind.POLICY, ChangeStep.CONFIRM) == "policy.confirm"
-    assert of_change("reconnect", ChangeState.PAUSED) == "reconnect.paused"
+    assert action_of_change(ChangeKind.POLICY, ChangeStep.CONFIRM) == "policy.confirm"
+    assert action_of_change("reconnect", ChangeState.PAUSED) == "reconnect.paused"
 
 
 def test_action_of_a_request_is_its_route() -> None:
     """Words that are empty are left out; it is never longer than its column."""
-    assert of_request(RouteKind.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
-    assert of_request(RouteKind.API, ("confirm", "")) == "api.confirm"
-    assert len(of_request(RouteKind.PAGE, ("x" * 100, "y"))) == LONGEST_ACTION
-    assert AuditEntry._meta.get_field("action").max_length == LONGEST_ACTION
+    assert action_of_request(RouteKind.PAGE, ("incident", "acknowledge")) == "page.incident.acknowledge"
+    assert action_of_request(RouteKind.API, ("confirm", "")) == "api.confirm"
+    assert len(action_of_request(RouteKind.PAGE, ("x" * 100, "y"))) == MAX_ACTION_LENGTH
+    assert AuditEntry._meta.get_field("action").max_length == MAX_ACTION_LENGTH
 
 
 def test_every_state_that_something_moves_to_is_logged() -> None:
     """But for the two that people make by a step of their own."""
-    moved_to = frozenset().union(*FOLLOWERS.values())
+    moved_to = frozenset().union(*TRANSITIONS.values())
     assert moved_to - LOGGED_STATES == {ChangeState.CONFIRMED}
     assert moved_to >= LOGGED_STATES
 
@@ -54,7 +54,7 @@ def test_action_fits_its_column(action: AuditAction) -> None:
     assert thing
     assert dot
     assert deed
-    assert len(action.value) <= LONGEST_ACTION
+    assert len(action.value) <= MAX_ACTION_LENGTH
 
 
 @pytest.mark.parametrize("action", AuditAction)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.vocabulary.changes import FOLLOWERS, ChangeKind, ChangeState, asks, confirmation_problems
+from fleet.vocabulary.changes import TRANSITIONS, ChangeKind, ChangeState, confirmation_requirements_of, confirmation_problems
 
 
 def test_every_state_has_followers_and_final_ones_only_undone() -> None:
     """What ended stays ended, but for a later change that takes it back."""
-    assert set(FOLLOWERS) == set(ChangeState)
+    assert set(TRANSITIONS) == set(ChangeState)
     for state in ChangeState:
-        if state.final:
-            assert FOLLOWERS[state] <= {ChangeState.UNDONE}
+        if state.is_final:
+            assert TRANSITIONS[state] <= {ChangeState.UNDONE}
 
 
 def test_every_kind_has_a_label() -> None:
@@ -23,12 +23,12 @@ def test_every_kind_has_a_label() -> None:
 )
 def test_asks_for_the_name_where_it_matters(agents: int, production: bool, typed: str) -> None:
     """Above a hundred agents, or on a production cluster."""
-    asked = asks(cluster="eu", agents=agents, production=production, second_approver=False)
-    assert asked.typed == typed
+    asked = confirmation_requirements_of(cluster="eu", agents=agents, production=production, second_approver=False)
+    assert asked.expected_name == typed
 
 
 @pytest.mark.parametrize("reason", ["", "  x ", "x" * 501, "a NUL \0"])
 def test_confirmation_wants_a_usable_reason(reason: str) -> None:
     """Each is refused at the field."""
-    asked = asks(cluster="eu", agents=0, production=False, second_approver=False)
-    assert set(confirmation_problems(asked, reason=reason, typed="")) == {"reason"}
+    asked = confirmation_requirements_of(cluster="eu", agents=0, production=False, second_approver=False)
+    assert set(confirmation_problems(asked, reason=reason, typed_name="")) == {"reason"}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Severity, is_of_console
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Severity, is_console_cause
 from tests.fakes.alerting import PROXY
 
 
@@ -12,9 +12,9 @@ def test_incident_is_named_by_cluster_cause_and_generation() -> None:
 
 def test_cause_is_named_once() -> None:
     """A region says that it is one; a proxy's name need not."""
-    assert PROXY.words == "proxy proxy-1"
-    assert Cause(CauseKind.REGION, "eu", "region eu").words == "region eu"
-    assert Cause(CauseKind.GROUP, "blue", "proxy group blue").words == "proxy group blue"
+    assert PROXY.label == "proxy proxy-1"
+    assert Cause(CauseKind.REGION, "eu", "region eu").label == "region eu"
+    assert Cause(CauseKind.GROUP, "blue", "proxy group blue").label == "proxy group blue"
 
 
 def test_duration_ends_when_it_became_quiet() -> None:
@@ -34,6 +34,6 @@ def test_kinds_are_ordered_by_strength() -> None:
 
 def test_key_of_the_console_is_told_from_others() -> None:
     """A cause may be named as it likes: the kind before the slash counts."""
-    assert is_of_console(Cause(CauseKind.CONSOLE, "default", "the console").key)
-    assert not is_of_console(Cause(CauseKind.PROXY, "console/1", "console").key)
-    assert not is_of_console("")
+    assert is_console_cause(Cause(CauseKind.CONSOLE, "default", "the console").key)
+    assert not is_console_cause(Cause(CauseKind.PROXY, "console/1", "console").key)
+    assert not is_console_cause("")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from grpc_health.v1 import health_pb2
 
 from fleet.vocabulary.instances import (
-    CUT_OFF,
-    FAULTS,
-    HOLDING,
-    LOST,
-    READABLE,
-    SICK,
+    CUT_OFF_STATES,
+    FAULT_STATES,
+    CONNECTED_SICK_STATES,
+    LOST_STATES,
+    READABLE_STATES,
+    SICK_STATES,
     InstanceKind,
     InstanceState,
     ServingStatus,
@@ -41,13 +41,13 @@ def test_sets_of_states_differ_by_what_they_say() -> None:
     found = {
         name: {state.slug for state in states}
         for name, states in {
-            "sick": SICK,
-            "faults": FAULTS,
-            "lost": LOST,
-            "cut off": CUT_OFF,
-            "holding": HOLDING,
-            "readable": READABLE,
-            "neither": set(InstanceState) - SICK,
+            "sick": SICK_STATES,
+            "faults": FAULT_STATES,
+            "lost": LOST_STATES,
+            "cut off": CUT_OFF_STATES,
+            "holding": CONNECTED_SICK_STATES,
+            "readable": READABLE_STATES,
+            "neither": set(InstanceState) - SICK_STATES,
         }.items()
     }
     assert found == {

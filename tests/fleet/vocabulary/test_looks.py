@@ -8,12 +8,12 @@ from fleet.alerts.rules import RuleKind
 from fleet.models.access import Permission
 from fleet.vocabulary.incidents import Severity
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.looks import Labelled, Numbered
+from fleet.vocabulary.looks import LabelledEnum, NumberedEnum
 from fleet.vocabulary.verdicts import State
 
 
 @pytest.mark.parametrize("words", [State, InstanceState, Severity])
-def test_member_is_its_number_and_has_its_look(words: type[Numbered]) -> None:
+def test_member_is_its_number_and_has_its_look(words: type[NumberedEnum]) -> None:
     """The record has the numbers, pages the looks."""
     for member in words:
         assert words(member.look.number) is member
@@ -22,7 +22,7 @@ def test_member_is_its_number_and_has_its_look(words: type[Numbered]) -> None:
 
 
 @pytest.mark.parametrize("words", [RuleKind, Permission])
-def test_member_is_its_slug_and_has_its_label(words: type[Labelled]) -> None:
+def test_member_is_its_slug_and_has_its_label(words: type[LabelledEnum]) -> None:
     """Rows and URLs have the slugs, pages the labels."""
     for member in words:
         assert words(member.value) is member

@@ -14,7 +14,7 @@ def test_accepted_is_what_the_file_says() -> None:
     )
     close = PolicyValue(HTTP_CLOSE_VARIABLE, "true", Source.ENVIRONMENT)
     found = {AUTH_TTL_VARIABLE: ttl, HTTP_CLOSE_VARIABLE: PolicyReport(close, close)}
-    assert NodeReport("a", "auth", "r", 1.0, "x", "", found).accepted == {AUTH_TTL_VARIABLE: "1m"}
+    assert NodeReport("a", "auth", "r", 1.0, "x", "", found).accepted_values == {AUTH_TTL_VARIABLE: "1m"}
 
 
 def _report(now: PolicyValue, beneath: PolicyValue | None) -> NodeReport:
@@ -26,20 +26,20 @@ def test_how_it_differs_from_what_is_wanted() -> None:
     ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
     file = PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE)
     environment = PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT)
-    assert _report(file, ten).differs({AUTH_TTL_VARIABLE: "1m"}) == ""
-    assert "is 60s (file), not 2m" in _report(file, ten).differs({AUTH_TTL_VARIABLE: "2m"})
-    assert "is still 60s" in _report(file, ten).differs({})
-    assert _report(ten, None).differs({}) == ""
-    assert "is 1m (env), not 10m" in _report(environment, ten).differs({})
-    assert "does not say" in _report(ten, ten).differs({HTTP_CLOSE_VARIABLE: "true"})
+    assert _report(file, ten).describe_drift({AUTH_TTL_VARIABLE: "1m"}) == ""
+    assert "is 60s (file), not 2m" in _report(file, ten).describe_drift({AUTH_TTL_VARIABLE: "2m"})
+    assert "is still 60s" in _report(file, ten).describe_drift({})
+    assert _report(ten, None).describe_drift({}) == ""
+    assert "is 1m (env), not 10m" in _report(environment, ten).describe_drift({})
+    assert "does not say" in _report(ten, ten).describe_drift({HTTP_CLOSE_VARIABLE: "true"})
 
 
 def test_what_it_runs_with_once_that_is_accepted() -> None:
     """The command line wins; unset, what is beneath the file comes back."""
     ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
     file, flag = PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE), PolicyValue(AUTH_TTL_VARIABLE, "5s", Source.FLAG)
-    assert PolicyReport(file, file, ten).with_wanted("2m") == "2m"
-    assert PolicyReport(file, file, ten).with_wanted("") == "10m"
-    assert PolicyReport(file, file).with_wanted("") == ""
-    assert PolicyReport(ten, ten).with_wanted("") == "10m"
-    assert PolicyReport(flag, flag, flag).with_wanted("2m") == "5s"
+    assert PolicyReport(file, file, ten).text_with_desired("2m") == "2m"
+    assert PolicyReport(file, file, ten).text_with_desired("") == "10m"
+    assert PolicyReport(file, file).text_with_desired("") == ""
+    assert PolicyReport(ten, ten).text_with_desired("") == "10m"
+    assert PolicyReport(flag, flag, flag).text_with_desired("2m") == "5s"

@@ -6,33 +6,33 @@ from dataclasses import dataclass
 
 import pytest
 
-from fleet.vocabulary.numbers import number, ranges, read
+from fleet.vocabulary.numbers import number_field, ranges_of, parse_numbers
 
 
 @dataclass(frozen=True)
 class Settings:
     """One number with a range, one field without."""
 
-    rate: int = number(5, 1, 10, "Rate", "seconds")
+    rate: int = number_field(5, 1, 10, "Rate", "seconds")
     start: int = 0
 
 
 def test_range_of_a_number_is_its_field() -> None:
     """Its default is that of the field."""
-    assert ranges(Settings) == {"rate": (1, 10, "Rate", "seconds")}
+    assert ranges_of(Settings) == {"rate": (1, 10, "Rate", "seconds")}
     assert Settings() == Settings(rate=5, start=0)
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1), (" 10 ", 10), (7, 7)])
 def test_number_in_its_range_is_read(text: object, value: int) -> None:
     """Both ends belong to it."""
-    assert read({"rate": text}, Settings) == ({"rate": value}, {})
+    assert parse_numbers({"rate": text}, Settings) == ({"rate": value}, {})
 
 
 @pytest.mark.parametrize("text", ["0", "11", "", "1.5", "-1", "²", None, "9" * 10])
 def test_other_texts_are_problems(text: object) -> None:
     """The problem has the range."""
-    assert read({"rate": text}, Settings) == ({}, {"rate": "write a whole number from 1 to 10"})
+    assert parse_numbers({"rate": text}, Settings) == ({}, {"rate": "write a whole number from 1 to 10"})
 
 
 def test_reader_of_a_field_without_a_range() -> None:
@@ -43,6 +43,6 @@ def test_reader_of_a_field_without_a_range() -> None:
             raise ValueError("write something")
         return len(text)
 
-    assert read({"start": "abc", "rate": "2"}, Settings, start=length) == ({"start": 3, "rate": 2}, {})
-    assert read({"start": ""}, Settings, start=length) == ({}, {"start": "write something"})
-    assert read({"start": "abc"}, Settings) == ({}, {"start": "there is no such field"})
+    assert parse_numbers({"start": "abc", "rate": "2"}, Settings, start=length) == ({"start": 3, "rate": 2}, {})
+    assert parse_numbers({"start": ""}, Settings, start=length) == ({}, {"start": "write something"})
+    assert parse_numbers({"start": "abc"}, Settings) == ({}, {"start": "there is no such field"})

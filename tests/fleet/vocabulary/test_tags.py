@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from fleet.vocabulary.actions import AuditOutcome
-from fleet.vocabulary.campaigns import AgentState
+from fleet.vocabulary.campaigns import CampaignAgentState
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.rollouts import RolloutStepState
 from fleet.vocabulary.tags import Tone
 from tests.meta.house import ROOT
 
@@ -15,7 +15,7 @@ from tests.meta.house import ROOT
 def test_word_of_several_vocabularies_has_one_tone() -> None:
     """The class of a tag is named after the word alone: `tag-failed`."""
     tones = defaultdict(set)
-    for word in (*ChangeState, *AgentState, *StepState, *AuditOutcome):
+    for word in (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome):
         assert type(word)(word.value) is word
         tones[word.value].add(word.tone)
     assert {len(found) for found in tones.values()} == {1}

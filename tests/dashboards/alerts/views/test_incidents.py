@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 import pytest
 from django.test import Client
 
-from dashboards.alerts.presenters import changed_before, reconnect_query
-from dashboards.changes.audit_words import action_words
-from dashboards.changes.target_agents import chosen
+from dashboards.alerts.presenters import find_prior_changes, reconnect_query
+from dashboards.changes.audit_words import describe_action
+from dashboards.changes.target_agents import select_campaign_targets
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
@@ -117,8 +117,8 @@ def test_page_says_what_changed_in_the_half_hour_before(
             cluster=cluster, instance_id=f"p{number}", name=f"proxy-{number}", old="17.1", new="17.2",
             at=incident.opened_at - 60,
         )  # fmt: skip
-    found = changed_before("default", incident.opened_at, limited=False)
-    assert [(one.who, one.what) for one in found] == [
+    found = find_prior_changes("default", incident.opened_at, is_limited_user=False)
+    assert [(one.actor, one.summary) for one in found] == [
         ("proxy-1, proxy-2", "version 17.1 became 17.2"),
         ("not through this console", "networking config r2"),
         ("bo", "drain instance: web"),
@@ -222,8 +222,8 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
     incident.cause_kind, incident.cause_name = "auth", "auth-1"
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
     query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
-    found = chosen(table, dict(parse_qsl(query)))
-    assert (found.indices.tolist(), found.leave, found.connection) == ([0, 2], ("auth-id-1",), "auth")
+    found = select_campaign_targets(table, dict(parse_qsl(query)))
+    assert (found.indices.tolist(), found.instances_to_leave, found.connection) == ([0, 2], ("auth-id-1",), "auth")
     bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
     assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
         "",
@@ -341,7 +341,7 @@ def test_limited_reader_sees_no_act_and_no_error_of_the_installation(
     assert "error of other" in page
     assert "act of <" not in page
     assert "error of all" not in page
-    assert [one.what for one in changed_before("other", incident.opened_at, limited=True)] == [
-        f"{action_words('agent.retire')}: act of other"
+    assert [one.summary for one in find_prior_changes("other", incident.opened_at, is_limited_user=True)] == [
+        f"{describe_action('agent.retire')}: act of other"
     ]
-    assert len(changed_before("other", incident.opened_at, limited=False)) == 2
+    assert len(find_prior_changes("other", incident.opened_at, is_limited_user=False)) == 2

@@ -63,10 +63,10 @@ def test_what_somebody_did_meanwhile_is_not_overrun(ask: Ask, campaign: Any, wor
     change = Change.objects.get()
     here, seen = f"/api/v1/changes/{change.pk}", campaign.headers["ETag"]
     for state in (ChangeState.CONFIRMED, ChangeState.RUNNING):
-        engine.move(change, state, timezone.now())
+        engine.transition(change, state, timezone.now())
     running = ask("GET", here).headers["ETag"]
     for state in (ChangeState.PAUSED, ChangeState.RUNNING):
-        engine.move(change, state, timezone.now())
+        engine.transition(change, state, timezone.now())
     for stale in (seen, running):
         answer = ask("POST", f"{here}/{word}", _body(word), If_Match=stale)
         assert answer.status_code == 412
@@ -132,7 +132,7 @@ def test_config_is_taken_back(ask: Ask) -> None:
     here, change = f"/api/v1/changes/{made['id']}", Change.objects.get()
     assert step(ask, here, "undo").status_code == 409
     for state in (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.VERIFIED):
-        engine.move(change, state, timezone.now())
+        engine.transition(change, state, timezone.now())
     written = replace(STORED, keep_alive_count_max=7)
     remember(replace(written, web_idle_timeout=60.0), "r2")
     back = step(ask, here, "undo").json()
@@ -150,7 +150,7 @@ def test_progress_of_a_config_counts_tunnels(ask: Ask) -> None:
     Change.objects.update(plan=plan, outcome={"closed": 1}, state="verifying")
     said = ask("GET", f"/api/v1/changes/{made['id']}/progress").json()
     assert (said["state"], said["done"], said["total"], said["percent"]) == ("verifying", 1, 4, 25)
-    assert NetworkingKind().progress(Change(state="verified"), 0.0)["percent"] == 100
+    assert NetworkingKind().progress_of(Change(state="verified"), 0.0)["percent"] == 100
     assert NetworkingReading.objects.count() == 1
 
 

@@ -79,7 +79,7 @@ def test_last_of_its_kind_must_be_confirmed(
     def drained_others(cluster: str, now: float) -> tuple[InstanceView, ...]:
         views = instances(cluster, now)
         return tuple(
-            replace(view, draining=DrainRequest("disk", now)) if view.facts.id == "proxy-id-2" else view
+            replace(view, drain_request=DrainRequest("disk", now)) if view.facts.id == "proxy-id-2" else view
             for view in views
         )
 
@@ -144,4 +144,4 @@ def test_accepts_connections(fake_reader: FakeReader) -> None:
     """An instance that is well and does not drain."""
     view = fake_reader.instances("default", 0.0)[0]
     assert drain.accepts_connections(view)
-    assert not drain.accepts_connections(replace(view, draining=DrainRequest("disk", 0.0)))
+    assert not drain.accepts_connections(replace(view, drain_request=DrainRequest("disk", 0.0)))

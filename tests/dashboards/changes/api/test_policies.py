@@ -51,9 +51,9 @@ def test_taking_back(ask: Ask) -> None:
     here = f"/api/v1/clusters/default/changes/{first}"
     assert step(ask, here, "undo").status_code == 409
     row = Change.objects.get()
-    desired.store(row)
-    engine.move(row, ChangeState.CONFIRMED, timezone.now())
-    engine.move(row, ChangeState.FAILED, timezone.now())
+    desired.store_desired_values(row)
+    engine.transition(row, ChangeState.CONFIRMED, timezone.now())
+    engine.transition(row, ChangeState.FAILED, timezone.now())
     made = step(ask, f"/api/v1/changes/{first}", "undo")
     assert (made.status_code, made.json()["undoes"], made.json()["after"]) == (201, first, {})
 
@@ -79,4 +79,4 @@ def test_wrong_value_of_every_policy(ask: Ask) -> None:
         answer = ask("POST", "/api/v1/policies/plan", {"desired": {role: {name: text}}}, If_Match=etag)
         assert (answer.status_code, set(answer.json()["problems"])) == (400, {f"{role}.{name}"}), text[:20]
     assert not Change.objects.exists()
-    assert desired.wanted_of("default") == {}
+    assert desired.desired_values_of("default") == {}

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from fleet.audit import Attempt, record
-from fleet.vocabulary.changes import SYSTEM, Actor, ActorKind
+from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 from tests.dashboards.conftest import MakeUser
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ def operator(client: Client, person: MakeUser) -> Client:
     alice = Actor(ActorKind.PERSON, "alice", 1)
     record(Attempt(alice, "x.plan", "default", "=1+1", after={"a": 1}, request_id="req-7"), "done", now)
     record(Attempt(alice, "x.confirm", "default", "big", detail="no reason"), "refused", now)
-    record(Attempt(SYSTEM, "x.seen", "other", "elsewhere"), "done", now)
+    record(Attempt(SYSTEM_ACTOR, "x.seen", "other", "elsewhere"), "done", now)
     client.force_login(person("operator"))
     return client
 
@@ -44,7 +44,7 @@ def test_filter_by_words_outcome_and_who(operator: Client) -> None:
 
 def test_older_pages(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time, by a link that keeps the filter."""
-    monkeypatch.setattr("dashboards.changes.views.audit.PAGE", 1)
+    monkeypatch.setattr("dashboards.changes.views.audit.PAGE_SIZE", 1)
     first = operator.get("/audit/?kind=person")
     assert [entry.action for entry in first.context["entries"]] == ["x.confirm"]
     second = operator.get(f"/audit/{first.context['older']}")
@@ -70,7 +70,7 @@ def test_rows_of_no_cluster_are_for_readers_without_a_limit(
     operator: Client, limited: MakeUser, client: Client
 ) -> None:
     """On the page and in both files."""
-    record(Attempt(SYSTEM, "token.make", subject="of all"), "done", timezone.now())
+    record(Attempt(SYSTEM_ACTOR, "token.make", subject="of all"), "done", timezone.now())
     assert "of all" in operator.get("/audit/").content.decode()
     client.force_login(limited("operator"))
     for path in ("audit/", "audit.csv", "audit.jsonl"):

@@ -11,15 +11,15 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboards.shared import record_reader
-from fleet.audit import By
+from fleet.audit import RequestActor
 from fleet.changes import engine
-from fleet.changes.engine import Draft
+from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
-from fleet.vocabulary.rollouts import Terms
+from fleet.vocabulary.rollouts import RolloutSettings
 from tests.dashboards.changes.views.test_networking import STORED, remember
 from tests.dashboards.changes.views.test_networking import sent as sent_form
 from tests.dashboards.conftest import MakeUser
@@ -48,16 +48,16 @@ CONFIG = {"spec": {"keep_alive_count_max": 3}}
 def planned(user: User, agents: int = 2) -> Change:
     """A change as the editor makes it."""
     ensure_default_cluster()
-    draft = Draft(
+    draft = ChangeDraft(
         ChangeKind.NETWORKING_CONFIG,
         "graceful_tunnel_closing = true",
         CONFIG,
         {"spec": {"keep_alive_count_max": 3, "graceful_tunnel_closing": True}},
         PLAN,
-        agents=agents,
+        agent_count=agents,
     )
-    return engine.create(
-        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    return engine.create_change(
+        "default", draft, RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
     )
 
 
@@ -175,7 +175,7 @@ def test_who_may_not_is_refused(client: Client, person: MakeUser) -> None:
 def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
     """What happened so far, and the difference."""
     change = planned(person("config admin"))
-    engine.note(change, state="verified", outcome={
+    engine.update_change(change, state="verified", outcome={
         "closed": 2, "gone": 1, "difference": -1, "foreseen": [3, 3], "curve": [[0.0, 0], [9.0, 2]],
     })  # fmt: skip
     client.force_login(User.objects.get())
@@ -186,11 +186,11 @@ def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
 
 def _policy_change(user: User) -> Change:
     ensure_default_cluster()
-    draft = Draft(
-        ChangeKind.POLICY, "1 policy of auths", {}, {"auth": {"X": "1"}}, {}, parameters=asdict(Terms())
+    draft = ChangeDraft(
+        ChangeKind.POLICY, "1 policy of auths", {}, {"auth": {"X": "1"}}, {}, parameters=asdict(RolloutSettings())
     )
-    return engine.create(
-        "default", draft, By(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
+    return engine.create_change(
+        "default", draft, RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
     )
 
 
@@ -202,7 +202,7 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
     assert "Plan taking it back" not in client.get(f"/changes/{change.pk}/").content.decode()
-    engine.move(change, ChangeState.CANCELLED, timezone.now())
+    engine.transition(change, ChangeState.CANCELLED, timezone.now())
     assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
     assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
     client.force_login(person("operator"))
@@ -235,9 +235,9 @@ def test_change_of_the_config_is_taken_back_by_a_plan(
     client.force_login(person("config admin"))
     client.post("/networking/", sent_form(keep_alive_count_max="7"))
     change = Change.objects.get()
-    engine.move(change, ChangeState.CONFIRMED, timezone.now())
+    engine.transition(change, ChangeState.CONFIRMED, timezone.now())
     engine.start(change, timezone.now())
-    engine.move(change, ChangeState.VERIFIED, timezone.now())
+    engine.transition(change, ChangeState.VERIFIED, timezone.now())
     remember(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
     assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
     page = client.post(f"/changes/{change.pk}/", {"do": "undo"}, follow=True)
@@ -245,7 +245,7 @@ def test_change_of_the_config_is_taken_back_by_a_plan(
     assert [(row.key, row.before, row.after) for row in page.context["diff"]] == [
         ("keep_alive_count_max", "7", "3")
     ]
-    engine.move(back, ChangeState.CANCELLED, timezone.now())
+    engine.transition(back, ChangeState.CANCELLED, timezone.now())
     assert "Plan taking it back" not in client.get(f"/changes/{back.pk}/").content.decode()
 
 

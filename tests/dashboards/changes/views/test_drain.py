@@ -13,7 +13,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.instances import Attempt, Poll
+from fleet.vocabulary.instances import PollAttempt, Poll
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.record import conclude
@@ -96,7 +96,7 @@ def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str
     assert epoch is not None
     (index,) = (place for place, facts in record.load_instances("default").items() if facts.name == "proxy-1")
     silent = Poll(
-        attempts=(Attempt(now - 1, ok=False, error="refused"), Attempt(now, ok=False, error="refused"))
+        attempts=(PollAttempt(now - 1, ok=False, error="refused"), PollAttempt(now, ok=False, error="refused"))
     )
     record.write_instances("default", epoch, resources={}, polls={index: silent}, probed_at=now)
     assert conclude(record, [State.HEALTHY] * 4, as_of=now)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from django.test import Client
 
-from dashboards.changes.forms.networking import initial_of
+from dashboards.changes.forms.networking import initial_values_of
 from fleet.changes.networking import revisions
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
@@ -40,7 +40,7 @@ STORED = with_defaults(
 def remember(config: NetworkingConfig, revision: str, origin: str = "dynamic") -> None:
     """What a worker would have read."""
     ensure_default_cluster()
-    revisions.remember("default", NetworkingResource(config, {ORIGIN_LABEL: origin}, revision), NOW)
+    revisions.record_revision("default", NetworkingResource(config, {ORIGIN_LABEL: origin}, revision), NOW)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def editor(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
 
 def sent(revision: str = "r1", **fields: Any) -> dict[str, Any]:
     """The form as a browser sends it, with some fields filled in otherwise."""
-    values = {**initial_of(STORED, revision), **fields}
+    values = {**initial_values_of(STORED, revision), **fields}
     return {name: value for name, value in values.items() if value is not False}
 
 
@@ -96,13 +96,13 @@ def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
     page = editor.get("/networking/")
     rows = {row.key: row for _, rows in page.context["tab"].form.sections() for row in rows}
     assert len(rows) == len(FIELDS)
-    assert {key for key, row in rows.items() if row.followed} == {
+    assert {key for key, row in rows.items() if row.is_supported} == {
         "tunnel_strategy.type", "tunnel_strategy.agent_connection_count", "graceful_tunnel_closing",
         "tunnel_closing_wait_min", "tunnel_closing_wait_max", "tunnel_disconnect_threshold",
         "keep_alive_interval", "keep_alive_count_max",
     }  # fmt: skip
-    assert (rows["keep_alive_interval"].effective, rows["ssh_dial_timeout"].effective) == ("5m0s", "30s")
-    assert (rows["graceful_tunnel_closing"].effective, rows["idle_timeout_message"].effective) == (
+    assert (rows["keep_alive_interval"].current_text, rows["ssh_dial_timeout"].current_text) == ("5m0s", "30s")
+    assert (rows["graceful_tunnel_closing"].current_text, rows["idle_timeout_message"].current_text) == (
         "off",
         "empty",
     )
@@ -201,7 +201,7 @@ def test_config_of_a_file_is_offered_as_a_patch(
 def test_revert_plans_the_old_revision(editor: Client) -> None:
     """Through the same plan, onto the present revision."""
     remember(replace(STORED, keep_alive_count_max=5), "r2")
-    old = revisions.must_be_read("default").previous
+    old = revisions.require_current_revision("default").previous
     assert old is not None
     editor.post("/networking/", {"revert": str(old.pk)})
     assert Change.objects.get().title == "keep_alive_count_max = 3"
@@ -244,7 +244,7 @@ def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_r
 def test_never_read_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
     """With the error of whoever tried."""
     ensure_default_cluster()
-    revisions.unread("default", "no auth is known")
+    revisions.record_read_error("default", "no auth is known")
     client.force_login(person("viewer"))
     page = client.get("/networking/").content.decode()
     assert "no auth is known" in page

@@ -61,7 +61,7 @@ def test_matrix_and_its_way_to_a_plan(page: Client) -> None:
     shown = page.get(f"/changes/{change.pk}/").content.decode()
     assert "Restart 1 instance<" in shown
     assert "auth-1" in shown
-    desired.store(change)
+    desired.store_desired_values(change)
     matrix = page.get("/policies/?drift=1").content.decode()
     assert "drift" in matrix
     assert "auth-2</a>" not in matrix
@@ -124,7 +124,7 @@ def test_second_of_two_sees_three_versions_and_rebases(page: Client) -> None:
     """Theirs is wanted, mine is offered on top of it, and can be planned then."""
     start = desired.revision_of({})
     page.post("/policies/auth/", {"revision": start, HTTP_CLOSE_VARIABLE: "true"})
-    desired.store(Change.objects.get())
+    desired.store_desired_values(Change.objects.get())
     mine = {"revision": start, AUTH_TTL_VARIABLE: "2m", "roll_out": "on"}
     answer = page.post("/policies/auth/", mine)
     rows = {
@@ -149,7 +149,7 @@ def test_instance_that_has_gone_can_be_forgotten(page: Client) -> None:
     change = Change.objects.get()
     change.after = {"gone-id": change.after["auth-id-2"]}
     change.before = {}
-    desired.store(change)
+    desired.store_desired_values(change)
     Instance.objects.create(
         cluster_id="default", instance_id="gone-id", kind="auth", name="auth-9", position=9
     )
@@ -157,7 +157,7 @@ def test_instance_that_has_gone_can_be_forgotten(page: Client) -> None:
     assert "Plan forgetting it" in matrix
     assert "auth-9" in matrix
     assert "in the record no more" in page.get("/policies/gone-id/").content.decode()
-    page.post("/policies/gone-id/", {"revision": desired.revision_of(desired.wanted_of("default"))})
+    page.post("/policies/gone-id/", {"revision": desired.revision_of(desired.desired_values_of("default"))})
     assert Change.objects.latest("pk").after == {}
 
 
@@ -181,7 +181,7 @@ def test_wrong_value_is_shown_at_its_field(page: Client, name: str) -> None:
     assert f'id="{name}-error"' in shown
     assert "&lt;nonsense&gt;" in shown
     assert not Change.objects.exists()
-    assert desired.wanted_of("default") == {}
+    assert desired.desired_values_of("default") == {}
     assert AuditEntry.objects.get().outcome == "refused"
 
 

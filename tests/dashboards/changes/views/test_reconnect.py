@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboards.changes.campaign_rows import campaign_page
+from dashboards.changes.campaign_rows import campaign_context
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
@@ -75,7 +75,7 @@ def test_agents_of_a_campaign_stand_with_the_newest_end_on_top(page: Client) -> 
             asked_at=asked_at,
             ended_at=ended_at,
         )
-    shown = campaign_page(change, "", 60.0)["rows"]
+    shown = campaign_context(change, "", 60.0)["rows"]
     assert [row["name"] for row in shown] == ["last", "first", "asked", "chosen"]
     assert [row["seconds"] for row in shown] == [15.0, 10.0, None, None]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.channels import SendError, apprise
-from tests.fakes.errands import errand
+from tests.fakes.errands import send_request
 from tests.fakes.receivers import receiving
 from tests.fakes.waiting import eventually_sync
 
@@ -16,7 +16,7 @@ from tests.fakes.waiting import eventually_sync
 def test_apprise_address_gets_title_and_text() -> None:
     """A service of Apprise's, over real HTTP."""
     with receiving() as receiver:
-        apprise.send(errand(secrets={"url": receiver.url.replace("http://", "json://")}))
+        apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
     (body,) = receiver.bodies
     assert body["title"] == "CRIT default: 207 agents stranded, proxy-1"
     assert body["type"] == "failure"
@@ -25,7 +25,7 @@ def test_apprise_address_gets_title_and_text() -> None:
 def test_service_that_does_not_take_it_is_an_error() -> None:
     """With what Apprise says of it."""
     with receiving(500) as receiver, pytest.raises(SendError):
-        apprise.send(errand(secrets={"url": receiver.url.replace("http://", "json://")}))
+        apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_service_that_does_not_take_it_is_an_error() -> None:
 def test_addresses_of_this_machine_and_nonsense_are_refused(url: str) -> None:
     """For good, with a sentence."""
     with pytest.raises(SendError) as caught:
-        apprise.open_address(url)
+        apprise.open_service(url)
     assert caught.value.permanent
 
 
 def test_private_host_is_refused_without_leave() -> None:
     """Host-based services are looked up first; those of one fixed service have no host to choose."""
-    sent = errand(secrets={"url": "json://localhost:1/x"})
+    sent = send_request(secrets={"url": "json://localhost:1/x"})
     with pytest.raises(SendError, match="private"):
         apprise.send(
             type(sent)(sent.payload, sent.key, sent.at, sent.config, sent.secrets, allow_private=False)
@@ -64,7 +64,7 @@ def test_host_that_turns_private_after_it_was_looked_up_is_refused(monkeypatch: 
     monkeypatch.setattr(apprise, "check_host", lambda host: None)
     with receiving() as receiver:
         url = receiver.url.replace("http://", "json://")
-        sent = replace(errand(secrets={"url": url}), allow_private=False)
+        sent = replace(send_request(secrets={"url": url}), allow_private=False)
         with pytest.raises(SendError, match="private") as caught:
             apprise.send(sent)
         assert receiver.requests == []
@@ -86,23 +86,23 @@ def test_host_that_turns_private_after_it_was_looked_up_is_refused(monkeypatch: 
 )
 def test_address_that_names_a_file_of_this_machine_is_refused(url: str) -> None:
     """Templates and keys are attachments to Apprise, and it would read them where the console runs."""
-    without = apprise.open_address(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
+    without = apprise.open_service(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
     assert without.url()
     with pytest.raises(SendError, match="cannot read the address"):
-        apprise.open_address(url)
+        apprise.open_service(url)
 
 
 def test_attempt_that_does_not_end_is_left_behind() -> None:
     """And no other one is made to that address as long as it lasts; other addresses do not wait for it."""
     gate = threading.Event()
     with pytest.raises(SendError, match=r"no answer within 0\.05 s"):
-        apprise.within(0.05, "one", gate.wait)
+        apprise.run_with_timeout(0.05, "one", gate.wait)
     with pytest.raises(SendError, match="earlier attempt"):
-        apprise.within(0.05, "one", gate.wait)
-    assert apprise.within(10.0, "two", lambda: 2) == 2
+        apprise.run_with_timeout(0.05, "one", gate.wait)
+    assert apprise.run_with_timeout(10.0, "two", lambda: 2) == 2
     gate.set()
-    eventually_sync(lambda: not apprise.under_way)
-    assert apprise.within(10.0, "one", lambda: 1) == 1
+    eventually_sync(lambda: not apprise.pending_addresses)
+    assert apprise.run_with_timeout(10.0, "one", lambda: 1) == 1
 
 
 def test_waits_of_an_address_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +111,8 @@ def test_waits_of_an_address_do_not_count(monkeypatch: pytest.MonkeyPatch) -> No
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"json://127.0.0.1:{silent.getsockname()[1]}/?rto=86400&cto=86400&retry=10&wait=20"
         with pytest.raises(SendError):
-            apprise.send(errand(secrets={"url": url}))
-        eventually_sync(lambda: not apprise.under_way)
+            apprise.send(send_request(secrets={"url": url}))
+        eventually_sync(lambda: not apprise.pending_addresses)
 
 
 def test_error_is_that_of_the_own_attempt() -> None:
@@ -127,7 +127,7 @@ def test_error_is_that_of_the_own_attempt() -> None:
     thread.start()
     try:
         with receiving(500) as receiver, pytest.raises(SendError, match="JSON") as caught:
-            apprise.send(errand(secrets={"url": receiver.url.replace("http://", "json://")}))
+            apprise.send(send_request(secrets={"url": receiver.url.replace("http://", "json://")}))
     finally:
         ended.set()
         thread.join()
@@ -136,4 +136,4 @@ def test_error_is_that_of_the_own_attempt() -> None:
 
 def test_every_service_of_apprise_can_be_judged() -> None:
     """Kodi's has a number where others have their scheme, and its channel could not be made."""
-    assert apprise.open_address("kodi://example.com").url()
+    assert apprise.open_service("kodi://example.com").url()

@@ -8,15 +8,15 @@ from django.core.mail.backends.locmem import EmailBackend
 from pytest_django import Settings
 
 from fleet.alerts.channels import SendError, email
-from fleet.vocabulary.incidents import NoticeKind
-from tests.fakes.errands import errand
+from fleet.vocabulary.incidents import NotificationKind
+from tests.fakes.errands import send_request
 
 
 def test_mail_is_threaded_by_incident_and_named_by_key() -> None:
     """Page and resolve are one thread; sending the same again is the same message."""
     to = {"to": "Ada <ada@example.com>; ops@example.com"}
-    for kind in (NoticeKind.FIRING, NoticeKind.FIRING, NoticeKind.RESOLVED):
-        email.send(errand(kind, config=to))
+    for kind in (NotificationKind.FIRING, NotificationKind.FIRING, NotificationKind.RESOLVED):
+        email.send(send_request(kind, config=to))
     page, again, resolve = mail.outbox
     assert page.to == ["ada@example.com", "ops@example.com"]
     assert page.subject == "CRIT default: 207 agents stranded, proxy-1"
@@ -29,7 +29,7 @@ def test_mail_without_a_server_is_an_error_that_says_so(settings: Settings) -> N
     """Never taken for sent."""
     settings.EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
     with pytest.raises(SendError, match="REFLOAT_EMAIL_HOST"):
-        email.send(errand(config={"to": "a@example.com"}))
+        email.send(send_request(config={"to": "a@example.com"}))
 
 
 def test_mail_server_that_is_down_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,5 +40,5 @@ def test_mail_server_that_is_down_is_an_error_that_may_pass(monkeypatch: pytest.
 
     monkeypatch.setattr(EmailBackend, "send_messages", refuse)
     with pytest.raises(SendError) as caught:
-        email.send(errand(config={"to": "a@example.com"}))
+        email.send(send_request(config={"to": "a@example.com"}))
     assert not caught.value.permanent

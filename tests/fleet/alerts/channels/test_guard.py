@@ -19,7 +19,7 @@ def test_guard_refuses_what_is_not_public_and_says_what() -> None:
         with public_only() as guard:
             with pytest.raises(PermissionError, match="private"):
                 socket.create_connection(target)
-            assert guard.refused == str(target)
+            assert guard.refused_address == str(target)
             with socket.socket(type=socket.SOCK_DGRAM) as datagrams, pytest.raises(PermissionError):
                 datagrams.sendto(b"x", ("localhost", 514))
             with socket.socket(socket.AF_UNIX) as local, pytest.raises(PermissionError):
@@ -41,8 +41,8 @@ def test_guard_goes_along_with_a_context_and_leaves_other_threads_alone() -> Non
             other = threading.Thread(target=reach)
             other.start()
             other.join()
-            assert (reached, guard.refused) == ([True], "")
+            assert (reached, guard.refused_address) == ([True], "")
             inside = workers.submit(copy_context().run, reach)
             with pytest.raises(PermissionError):
                 inside.result()
-    assert (reached, guard.refused) == ([True], str(target))
+    assert (reached, guard.refused_address) == ([True], str(target))

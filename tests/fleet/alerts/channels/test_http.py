@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fleet.alerts.channels import SendError, http
-from fleet.alerts.channels.http import RefusedTarget, check_host, post
+from fleet.alerts.channels.http import PrivateAddressError, check_host, post
 from tests.fakes.receivers import Receiver, receiving
 
 
@@ -46,7 +46,7 @@ def test_no_spelling_of_this_machine_is_reached(receiver: Receiver, host: str) -
 )
 def test_sentence_says_that_the_target_is_inside(receiver: Receiver, host: str) -> None:
     """Whoever meant it learns what to allow, and no second attempt is made."""
-    with pytest.raises(RefusedTarget, match="is a private or loopback address") as caught:
+    with pytest.raises(PrivateAddressError, match="is a private or loopback address") as caught:
         post(f"http://{host}:{urlsplit(receiver.url).port}/hook", b"", {}, allow_private=False)
     assert caught.value.permanent
 
@@ -55,7 +55,7 @@ def test_address_that_is_connected_to_counts(monkeypatch: pytest.MonkeyPatch, re
     """With every check before it wrong, as when a name's server answers another address a moment later."""
     monkeypatch.setattr(http, "is_public", lambda address: True)
     for host in ("localhost", "127.0.0.1", "①②⑦.0.0.1"):
-        with pytest.raises(RefusedTarget):
+        with pytest.raises(PrivateAddressError):
             post(f"http://{host}:{urlsplit(receiver.url).port}/hook", b"", {}, allow_private=False)
     assert receiver.requests == []
 
@@ -78,9 +78,9 @@ def _answering(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 def test_name_that_leads_inside_is_refused(monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
     """A public name with a private address among others."""
     _answering(monkeypatch, "93.184.216.34", inside)
-    with pytest.raises(RefusedTarget):
+    with pytest.raises(PrivateAddressError):
         check_host("innocent.example.com")
-    with pytest.raises(RefusedTarget):
+    with pytest.raises(PrivateAddressError):
         post("http://innocent.example.com/", b"", {}, allow_private=False)
 
 
@@ -109,7 +109,7 @@ def test_answer_of_a_service_inside_is_not_shown() -> None:
             post(receiver.url, b"{}", {}, allow_private=True)
         assert str(caught.value) == "it answered 500"
         assert post(receiver.url, b"{}", {}, allow_private=True) == ""
-    assert http._shown(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
+    assert http._printable_text(b"no\r\nsuch\x1b[2Jhook\xff \n") == "no  such [2Jhook\ufffd"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, Input, target, url_origin
-from tests.fakes.errands import errand
+from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, Input, destination_of, url_origin
+from tests.fakes.errands import send_request
 from tests.fakes.receivers import receiving
 from tests.meta.house import ROOT
 
@@ -26,7 +26,7 @@ _KIND = ChannelKind(
 def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
     """Of a sealed address the origin is visible; empty values are not stored."""
     values = {"url": "https://chat.example.com/T0/key", "token": "", "room": "ops"}
-    assert _KIND.stored(values) == (
+    assert _KIND.split_secrets(values) == (
         {"host": "https://chat.example.com", "room": "ops"},
         {"url": "https://chat.example.com/T0/key"},
     )
@@ -44,7 +44,7 @@ def test_secrets_are_stored_apart_from_what_everybody_may_see() -> None:
 )
 def test_target_leaves_paths_out(config: dict[str, str], shown: str) -> None:
     """A path often is the key."""
-    assert target(config) == shown
+    assert destination_of(config) == shown
 
 
 def test_origin_of_an_address_has_one_spelling() -> None:
@@ -72,8 +72,8 @@ def test_module_of_the_how_to_sends(tmp_path: Path) -> None:
     module.write_text(source)
     kind: ChannelKind = runpy.run_path(str(module))["KIND"]
     with receiving() as receiver:
-        config, secrets = kind.stored({"url": receiver.url, "room": "ops", "token": "t"})
-        kind.send(errand(config=config, secrets=secrets))
+        config, secrets = kind.split_secrets({"url": receiver.url, "room": "ops", "token": "t"})
+        kind.send(send_request(config=config, secrets=secrets))
     assert receiver.bodies[0]["room"] == "ops"
     assert receiver.requests[0][1]["Authorization"] == "Bearer t"
     assert kind.origin(config) == url_origin({"url": receiver.url})

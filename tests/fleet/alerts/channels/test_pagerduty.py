@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fleet.alerts.channels import SendError, pagerduty
-from fleet.vocabulary.incidents import NoticeKind
-from tests.fakes.errands import errand
+from fleet.vocabulary.incidents import NotificationKind
+from tests.fakes.errands import send_request
 from tests.fakes.receivers import receiving
 
 _REQUIRED = {"routing_key", "event_action", "dedup_key"}
@@ -37,9 +37,9 @@ def _check(event: dict[str, Any]) -> None:
         assert "payload" not in event
 
 
-def _sent(kind: NoticeKind) -> list[dict[str, Any]]:
+def _sent(kind: NotificationKind) -> list[dict[str, Any]]:
     with receiving() as receiver:
-        pagerduty.send(errand(kind, config={"url": receiver.url}, secrets={"routing_key": "R" * 32}))
+        pagerduty.send(send_request(kind, config={"url": receiver.url}, secrets={"routing_key": "R" * 32}))
     for event in receiver.bodies:
         _check(event)
     return receiver.bodies
@@ -49,7 +49,7 @@ def test_life_of_an_incident_is_held_together_by_its_id() -> None:
     """Trigger, acknowledge and resolve with one dedup_key."""
     events = [
         event
-        for kind in (NoticeKind.FIRING, NoticeKind.WORSE, NoticeKind.ACKNOWLEDGED, NoticeKind.RESOLVED)
+        for kind in (NotificationKind.FIRING, NotificationKind.WORSE, NotificationKind.ACKNOWLEDGED, NotificationKind.RESOLVED)
         for event in _sent(kind)
     ]
     assert [event["event_action"] for event in events] == ["trigger", "trigger", "acknowledge", "resolve"]
@@ -58,19 +58,19 @@ def test_life_of_an_incident_is_held_together_by_its_id() -> None:
 
 def test_test_is_triggered_and_resolved() -> None:
     """Nobody has to close it."""
-    assert [event["event_action"] for event in _sent(NoticeKind.TEST)] == ["trigger", "resolve"]
+    assert [event["event_action"] for event in _sent(NotificationKind.TEST)] == ["trigger", "resolve"]
 
 
 def test_without_a_routing_key_nothing_is_sent() -> None:
     """It never would be taken."""
     with pytest.raises(SendError) as caught:
-        pagerduty.send(errand())
+        pagerduty.send(send_request())
     assert caught.value.permanent
 
 
 def test_event_leads_to_its_incident() -> None:
     """The name of the client in PagerDuty is a link, and what rules over there ask for has names."""
-    event = pagerduty.event(errand())
+    event = pagerduty.event_of(send_request())
     assert event["client_url"] == "https://console.example.com/incidents/7/"
     assert [link["text"] for link in event["links"]] == ["Incident", "Agents", "Runbook"]
     details = event["payload"]["custom_details"]
@@ -79,18 +79,18 @@ def test_event_leads_to_its_incident() -> None:
 
 def test_console_without_an_address_is_no_client_url() -> None:
     """An empty one would be refused."""
-    errand_ = errand(secrets={"routing_key": "R" * 32})
-    event = pagerduty.event(replace(errand_, payload={**errand_.payload, "links": {}}))
+    errand_ = send_request(secrets={"routing_key": "R" * 32})
+    event = pagerduty.event_of(replace(errand_, payload={**errand_.payload, "links": {}}))
     _check(event)
     assert "client_url" not in event
 
 
 def test_what_is_too_long_is_cut() -> None:
     """It would be refused for ever; of two keys that are cut each stays its own."""
-    sent = errand(secrets={"routing_key": "R" * 32})
+    sent = send_request(secrets={"routing_key": "R" * 32})
     long = {"subject": "é" * 3000, "text": "é" * 1_000_000}
     events = [
-        pagerduty.event(
+        pagerduty.event_of(
             replace(
                 sent,
                 payload={**sent.payload, **long, "incident": {**sent.incident, "id": f"{'x' * 300}/{n}"}},

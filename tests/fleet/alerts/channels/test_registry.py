@@ -4,7 +4,7 @@ import pytest
 
 from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import ChannelKind
-from fleet.alerts.channels.registry import ACKNOWLEDGED, INPUTS, KINDS, READ, REPOSTS
+from fleet.alerts.channels.registry import ACKNOWLEDGEABLE_KINDS, INPUTS, KINDS, READABLE_KINDS, REPOSTS
 from fleet.models.alerting import Channel
 
 _EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -13,8 +13,8 @@ _EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_kinds_are_what_databases_hold() -> None:
     """The slugs are stored with channels: none of them may change."""
     assert list(KINDS) == ["email", "webhook", "alertmanager", "pagerduty", "apprise"]
-    assert {"email", "webhook", "apprise"} == READ
-    assert {"pagerduty", "webhook"} == ACKNOWLEDGED
+    assert {"email", "webhook", "apprise"} == READABLE_KINDS
+    assert {"pagerduty", "webhook"} == ACKNOWLEDGEABLE_KINDS
     assert set(REPOSTS) == {"alertmanager"}
     assert [entry.name for entry in INPUTS] == ["to", "url", "secret"]
 

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, engine
+from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import Chosen
+from fleet.changes.campaigns.campaigns import CampaignTargets
 from fleet.changes.campaigns.kind import ReconnectKind
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.campaigns import Pace
+from fleet.vocabulary.campaigns import CampaignSettings
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.movers import Movers
 from tests.fleet.changes.conftest import NOW, by
 
 
 def _plan(cluster: Cluster, user: User, movers: Movers, later: timedelta = timedelta()) -> Change:
-    chosen = Chosen(np.arange(len(movers.agents)), "all of them")
+    chosen = CampaignTargets(np.arange(len(movers.agents)), "all of them")
     table = movers.table(NOW.timestamp())
-    return campaigns.plan(
-        cluster.pk, table, chosen, Pace(), by(user), NOW + later, lambda order: order.reverse()
+    return campaigns.plan_campaign(
+        cluster.pk, table, chosen, CampaignSettings(), by(user), NOW + later, lambda order: order.reverse()
     )
 
 
@@ -42,7 +42,7 @@ def test_plan_freezes_its_agents(cluster: Cluster, alice: User) -> None:
 
 def test_nobody_chosen_is_refused(cluster: Cluster, alice: User) -> None:
     """With the field."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ChangeRefusedError) as caught:
         _plan(cluster, alice, Movers({}))
     assert "chosen" in caught.value.problems
 
@@ -53,14 +53,14 @@ def test_plans_nobody_agreed_to_are_forgotten(cluster: Cluster, alice: User) -> 
     _plan(cluster, alice, Movers.of(3), timedelta(hours=2))
     assert not first.campaign_agents.exists()
     assert CampaignAgent.objects.count() == 3
-    with pytest.raises(Refused, match="older than 60 minutes"):
-        engine.confirm(first, by(alice), reason="late", typed="", now=NOW + timedelta(hours=2))
+    with pytest.raises(ChangeRefusedError, match="older than 60 minutes"):
+        engine.confirm(first, by(alice), reason="late", typed_name="", now=NOW + timedelta(hours=2))
 
 
 def test_called_off_before_it_began(cluster: Cluster, alice: User) -> None:
     """Its totals add up, too; the list of what was only looked at is not kept."""
     change = _plan(cluster, alice, Movers.of(3))
-    engine.confirm(change, by(alice), reason="to try", typed="", now=NOW)
+    engine.confirm(change, by(alice), reason="to try", typed_name="", now=NOW)
     ReconnectKind().cancel(change, by(alice), NOW)
     assert change.state == ChangeState.CANCELLED
     assert (campaigns.counts_of(change).skipped, change.outcome["skipped"]) == (3, 3)

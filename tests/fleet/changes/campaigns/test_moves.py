@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused
+from fleet.changes import ChangeRefusedError
 from fleet.changes.campaigns import campaigns
-from fleet.changes.campaigns.campaigns import Chosen
-from fleet.changes.campaigns.moves import AuthMove, Sight, TunnelMove, move_of
+from fleet.changes.campaigns.campaigns import CampaignTargets
+from fleet.changes.campaigns.moves import AuthMoveStrategy, CampaignSnapshot, TunnelMoveStrategy, create_move_strategy
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.campaigns import AgentState, AuthSeen, Connection, Pace
+from fleet.vocabulary.campaigns import CampaignAgentState, AuthSnapshot, ConnectionKind, CampaignSettings
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.movers import Movers
 from tests.fleet.changes.conftest import NOW, Campaign, by
 
 
 def _campaign(cluster: Cluster, user: User, movers: Movers, **pace: int) -> Campaign:
-    return Campaign(cluster, user, movers, ("auth-0",), Connection.AUTH, **{"rate": 6000, **pace})
+    return Campaign(cluster, user, movers, ("auth-0",), ConnectionKind.AUTH, **{"rate": 6000, **pace})
 
 
 def _rows(campaign: Campaign) -> dict[str, CampaignAgent]:
@@ -31,17 +31,17 @@ def test_sight() -> None:
     """Tunnels, wants, auths and the stranded of a table."""
     movers = Movers({"a": {0, 2}, "b": {1}}, desired=2, stranded={"b"}, sick={1}, auths=3, auth_of={"a": 1})
     movers.sick_auths, movers.drained_auths = {1}, {2}
-    sight = Sight(movers.table(1.0), {"a"})
-    seen = sight.agent("a")
+    sight = CampaignSnapshot(movers.table(1.0), {"a"})
+    seen = sight.find_agent("a")
     assert seen is not None
-    assert (seen.proxies, seen.desired, seen.auth) == (frozenset({"proxy-0", "proxy-2"}), 2, "auth-1")
-    assert sight.agent("b") is None
-    assert sight.stranded == 1
+    assert (seen.proxies, seen.desired_count, seen.auth) == (frozenset({"proxy-0", "proxy-2"}), 2, "auth-1")
+    assert sight.find_agent("b") is None
+    assert sight.stranded_count == 1
     assert [proxy.usable for proxy in sight.proxies.values()] == [True, False, True]
     assert sight.auths == {
-        "auth-0": AuthSeen("auth-0", True, 0),
-        "auth-1": AuthSeen("auth-1", False, 1),
-        "auth-2": AuthSeen("auth-2", False, 0),
+        "auth-0": AuthSnapshot("auth-0", True, 0),
+        "auth-1": AuthSnapshot("auth-1", False, 1),
+        "auth-2": AuthSnapshot("auth-2", False, 0),
     }
     assert [sight.name_of(instance) for instance in ("proxy-0", "auth-1", "lost")] == [
         "proxy-0",
@@ -52,9 +52,9 @@ def test_sight() -> None:
 
 def test_what_is_moved_follows_the_parameters() -> None:
     """A change that was planned before there was a choice moves tunnels."""
-    assert isinstance(move_of("auth", ()), AuthMove)
-    assert isinstance(move_of("tunnel", ()), TunnelMove)
-    assert isinstance(campaigns.move_in(Change(parameters={"leave": []})), TunnelMove)
+    assert isinstance(create_move_strategy("auth", ()), AuthMoveStrategy)
+    assert isinstance(create_move_strategy("tunnel", ()), TunnelMoveStrategy)
+    assert isinstance(campaigns.move_strategy_of(Change(parameters={"leave": []})), TunnelMoveStrategy)
 
 
 def test_everybody_leaves_the_auth_and_keeps_their_tunnels(cluster: Cluster, alice: User) -> None:
@@ -67,7 +67,7 @@ def test_everybody_leaves_the_auth_and_keeps_their_tunnels(cluster: Cluster, ali
     assert plan["question"] == "Have 120 agents connect to another auth?"
     campaign.confirm()
     campaign.step()
-    assert campaigns.counts_of(campaign.change).in_flight == 3
+    assert campaigns.counts_of(campaign.change).in_progress_count == 3
     assert campaign.until_over().state == ChangeState.VERIFIED
     assert campaigns.counts_of(campaign.change).ok == 120
     assert set(movers.auth_of.values()) == {1}
@@ -85,8 +85,8 @@ def test_agents_under_way_at_one_auth_are_limited(cluster: Cluster, alice: User)
     campaign = _campaign(cluster, alice, movers, canaries=0, per_proxy=4, patience=3600)
     campaign.confirm()
     campaign.step(5)
-    assert campaigns.counts_of(campaign.change).in_flight == 4
-    assert "under way at each auth" in campaigns.described(campaign.change, campaign.now)["waits_for"]
+    assert campaigns.counts_of(campaign.change).in_progress_count == 4
+    assert "under way at each auth" in campaigns.describe_progress(campaign.change, campaign.now)["waits_for"]
 
 
 def test_agent_that_no_other_auth_takes_has_failed(cluster: Cluster, alice: User) -> None:
@@ -96,7 +96,7 @@ def test_agent_that_no_other_auth_takes_has_failed(cluster: Cluster, alice: User
     campaign.confirm()
     assert campaign.until_over().state == ChangeState.PAUSED
     row = _rows(campaign)["agent-0"]
-    assert row.state == AgentState.FAILED
+    assert row.state == CampaignAgentState.FAILED
     assert row.reason == "it answered that it stays: no other auth took a heartbeat: it drains"
     assert campaign.now - NOW.timestamp() < 30
     assert movers.asked.total() == 2
@@ -136,7 +136,7 @@ def test_without_another_auth_it_is_refused(cluster: Cluster, alice: User, left_
     movers = Movers.on_auths(3, auths=1 if left_over == "none" else 2)
     movers.sick_auths |= {1} if left_over == "sick" else set()
     movers.drained_auths |= {1} if left_over == "drained" else set()
-    with pytest.raises(Refused, match="no other auth"):
+    with pytest.raises(ChangeRefusedError, match="no other auth"):
         _campaign(cluster, alice, movers)
 
 
@@ -155,9 +155,9 @@ def test_proxy_that_does_not_answer_is_replaced_by_another(cluster: Cluster, ali
 def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User) -> None:
     """Where no auth is named."""
     movers = Movers.of(4, auths=2, auth_of={"agent-0": 0, "agent-1": 1, "agent-2": 0, "agent-3": 1})
-    chosen = Chosen(np.arange(4), "all", connection=Connection.AUTH)
-    change = campaigns.plan(
-        cluster.pk, movers.table(NOW.timestamp()), chosen, Pace(), by(alice), NOW, lambda order: None
+    chosen = CampaignTargets(np.arange(4), "all", connection=ConnectionKind.AUTH)
+    change = campaigns.plan_campaign(
+        cluster.pk, movers.table(NOW.timestamp()), chosen, CampaignSettings(), by(alice), NOW, lambda order: None
     )
     assert change.plan["leaving"] == {"auth-0": 2, "auth-1": 2}
     assert change.plan["destinations"] == {"auth-0": 2, "auth-1": 2}

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleet import lease
-from fleet.changes import Refused, WrongState, engine, kinds
+from fleet.changes import ChangeRefusedError, WrongStateError, engine, kinds
 from fleet.changes.campaigns import campaigns
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
@@ -27,10 +27,10 @@ def test_everybody_moves_once(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(200), rate=1200, canaries=3)
     one.confirm()
     one.step()
-    assert campaigns.counts_of(one.change).in_flight == 3
+    assert campaigns.counts_of(one.change).in_progress_count == 3
     assert one.until_over().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.total) == (200, 200)
+    assert (counts.ok, counts.total_count) == (200, 200)
     assert set(one.movers.asked.values()) == {1}
     assert one.movers.fewest == 1
     row = CampaignAgent.objects.filter(change=one.change).first()
@@ -46,10 +46,10 @@ def test_rate_and_room_are_kept(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, movers, rate=600, canaries=0, per_proxy=4, patience=3600)
     one.confirm()
     one.step(2)
-    assert campaigns.counts_of(one.change).in_flight == 10
+    assert campaigns.counts_of(one.change).in_progress_count == 10
     one.step(5)
-    assert campaigns.counts_of(one.change).in_flight == 12
-    assert "under way at each proxy" in campaigns.described(one.change, one.now)["waits_for"]
+    assert campaigns.counts_of(one.change).in_progress_count == 12
+    assert "under way at each proxy" in campaigns.describe_progress(one.change, one.now)["waits_for"]
 
 
 def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
@@ -62,8 +62,8 @@ def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
     one.step(30)
     assert one.movers.asked.total() == asked
     counts = campaigns.counts_of(one.change)
-    assert (counts.ok, counts.in_flight) == (asked, 0)
-    kinds.act(one.change, "resume", by(alice), one.at)
+    assert (counts.ok, counts.in_progress_count) == (asked, 0)
+    kinds.run_action(one.change, "resume", by(alice), one.at)
     one.step()
     assert one.movers.asked.total() - asked <= 20
     assert one.until_over().state == ChangeState.VERIFIED
@@ -77,7 +77,7 @@ def test_abort_at_the_threshold(cluster: Cluster, alice: User) -> None:
     assert one.until_over().state == ChangeState.FAILED
     assert "did not move" in one.change.detail
     counts = campaigns.counts_of(one.change)
-    assert counts.remaining == 0
+    assert counts.remaining_count == 0
     assert counts.ok + counts.failed + counts.skipped == 200
     asked = movers.asked.total()
     one.step(5)
@@ -122,11 +122,11 @@ def test_who_would_have_less_is_skipped(cluster: Cluster, alice: User) -> None:
 
 def test_nowhere_to_go_is_refused_before_it_begins(cluster: Cluster, alice: User) -> None:
     """With one proxy that is well nobody can move."""
-    with pytest.raises(Refused, match="no other proxy"):
+    with pytest.raises(ChangeRefusedError, match="no other proxy"):
         Campaign(cluster, alice, Movers({"a": {0}}, proxies=2, sick={1}))
     blind = Movers.of(3)
     blind.stale = True
-    with pytest.raises(Refused, match="blind"):
+    with pytest.raises(ChangeRefusedError, match="blind"):
         Campaign(cluster, alice, blind)
 
 
@@ -138,7 +138,7 @@ def test_who_answers_that_it_stays_is_skipped(cluster: Cluster, alice: User) -> 
     assert one.until_over().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed, counts.skipped) == (28, 0, 2)
-    assert {why for _, why, _ in campaigns.skipped_by_reason(one.change)} == {
+    assert {why for _, why, _ in campaigns.count_by_skip_reason(one.change)} == {
         "it answered that it has nowhere to go: it knows no other unexpired proxy"
     }
     assert one.now - BEGIN < 30
@@ -169,9 +169,9 @@ def test_pause_puts_back_who_was_chosen(cluster: Cluster, alice: User) -> None:
     engine.pause(one.change, by(alice), one.at)
     one.step()
     counts = campaigns.counts_of(one.change)
-    assert (counts.waiting, counts.in_flight, counts.total) == (30, 0, 30)
+    assert (counts.waiting, counts.in_progress_count, counts.total_count) == (30, 0, 30)
     assert not one.movers.asked
-    kinds.act(one.change, "resume", by(alice), one.at)
+    kinds.run_action(one.change, "resume", by(alice), one.at)
     assert one.until_over().state == ChangeState.VERIFIED
     assert campaigns.counts_of(one.change).ok == 30
 
@@ -207,7 +207,7 @@ def test_resume_after_a_canary_goes_on(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, movers, canaries=3, rate=6000, patience=5, max_failed=50)
     one.confirm()
     assert one.until_over(30).state == ChangeState.PAUSED
-    kinds.act(one.change, "resume", by(alice), one.at)
+    kinds.run_action(one.change, "resume", by(alice), one.at)
     assert one.until_over().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed) == (39, 1)
@@ -252,7 +252,7 @@ def test_worker_that_was_away_long_fails_nobody(cluster: Cluster, alice: User, m
     one.step(seconds=60)
     one.step(3)
     counts = campaigns.counts_of(one.change)
-    assert (counts.failed, counts.in_flight) == (0, 0)
+    assert (counts.failed, counts.in_progress_count) == (0, 0)
     assert set(one.movers.asked.values()) == {1}
     assert (counts.ok, one.change.state) == (30, ChangeState.VERIFIED)
 
@@ -309,13 +309,13 @@ def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, Movers.of(100), rate=600, canaries=0)
     one.confirm()
     one.step(2)
-    kinds.act(one.change, "stop", by(alice), one.at)
+    kinds.run_action(one.change, "stop", by(alice), one.at)
     assert one.until_over(10).state == ChangeState.CANCELLED
     counts = campaigns.counts_of(one.change)
     assert counts.ok == one.movers.asked.total() == 10
     assert counts.skipped == 90
-    with pytest.raises(Refused, match="nothing to stop"):
-        kinds.act(one.change, "stop", by(alice), one.at)
+    with pytest.raises(ChangeRefusedError, match="nothing to stop"):
+        kinds.run_action(one.change, "stop", by(alice), one.at)
     rows = AuditEntry.objects.filter(action="reconnect.stop").order_by("pk")
     assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
 
@@ -328,8 +328,8 @@ def test_stop_of_a_campaign_that_ended_meanwhile_changes_nothing(cluster: Cluste
     seen_before = Change.objects.get()
     engine.pause(one.change, by(alice), one.at)
     before = campaigns.counts_of(one.change)
-    with pytest.raises(WrongState):
-        kinds.act(seen_before, "stop", by(alice), one.at)
+    with pytest.raises(WrongStateError):
+        kinds.run_action(seen_before, "stop", by(alice), one.at)
     assert campaigns.counts_of(one.change) == before
     assert "stopped_by" not in Change.objects.get().parameters
 
@@ -340,10 +340,10 @@ def test_abort_ends_it_now(cluster: Cluster, alice: User) -> None:
     one.confirm()
     one.step(2)
     held = lease.take(cluster.pk, lease.CHANGES, "worker", one.at, one.change)
-    ended = kinds.act(one.change, "abort", by(alice), one.at)
+    ended = kinds.run_action(one.change, "abort", by(alice), one.at)
     assert ended.state == ChangeState.CANCELLED
-    assert campaigns.counts_of(ended).remaining == 0
-    with pytest.raises(lease.LeaseLost), lease.fenced(held):
+    assert campaigns.counts_of(ended).remaining_count == 0
+    with pytest.raises(lease.LeaseLostError), lease.fenced_transaction(held):
         raise AssertionError("the lease is not ours any more")
 
 
@@ -356,7 +356,7 @@ def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
     one.movers.stale = True
     one.step(10)
     assert one.movers.asked.total() == asked
-    assert "blind" in campaigns.described(one.change, one.now)["waits_for"]
+    assert "blind" in campaigns.describe_progress(one.change, one.now)["waits_for"]
     one.movers.stale = False
     assert one.until_over().state == ChangeState.VERIFIED
 
@@ -380,6 +380,6 @@ def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
         one.step()
     assert second.change.state == ChangeState.CONFIRMED
     assert "one change at a time" in second.change.detail
-    kinds.act(first.change, "abort", by(alice), first.at)
+    kinds.run_action(first.change, "abort", by(alice), first.at)
     second.step()
     assert second.change.state == ChangeState.RUNNING

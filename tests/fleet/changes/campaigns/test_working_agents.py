@@ -16,7 +16,7 @@ from fleet.models.clusters import Cluster
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.outbox import unpack_owed
+from fleet.monitoring.state.outbox import unpack_round_changes
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.changes import ChangeState
@@ -55,7 +55,7 @@ def begun(cluster: Cluster, alice: User, movers: Movers, steps: int = 2, **pace:
 
 def sweep(one: Campaign) -> None:
     """What `step_actions` does for campaigns that are over."""
-    for change in working_agents.left_over(Change.objects.all()):
+    for change in working_agents.find_marked_ended(Change.objects.all()):
         CampaignRunner().step(change, one.context)
     one.change.refresh_from_db()
 
@@ -88,7 +88,7 @@ def test_every_outcome_takes_it_away(cluster: Cluster, alice: User) -> None:
     one.step(PATIENCE)
     sweep(one)
     assert movers.working == {}
-    assert not working_agents.left_over(Change.objects.all()).exists()
+    assert not working_agents.find_marked_ended(Change.objects.all()).exists()
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed, counts.skipped) == (2, 1, 1)
 
@@ -112,21 +112,21 @@ def test_agent_that_was_asked_is_marked_before(cluster: Cluster, alice: User) ->
 def test_abort_takes_it_from_all(cluster: Cluster, alice: User) -> None:
     """Also where the record is away just then: whoever comes a second later does it."""
     one = begun(cluster, alice, stubborn())
-    kinds.act(one.change, "abort", by(alice), one.at)
+    kinds.run_action(one.change, "abort", by(alice), one.at)
     assert len(one.movers.working) == 3
     one.movers.away = True
     sweep(one)
-    assert working_agents.left_over(Change.objects.all()).exists()
+    assert working_agents.find_marked_ended(Change.objects.all()).exists()
     one.movers.away = False
     sweep(one)
     assert one.movers.working == {}
-    assert not working_agents.left_over(Change.objects.all()).exists()
+    assert not working_agents.find_marked_ended(Change.objects.all()).exists()
 
 
 def test_clear_while_somebody_has_the_cluster(cluster: Cluster, alice: User) -> None:
     """It waits for the next second."""
     one = begun(cluster, alice, stubborn())
-    kinds.act(one.change, "abort", by(alice), one.at)
+    kinds.run_action(one.change, "abort", by(alice), one.at)
     held = lease.take(cluster.pk, lease.CHANGES, "another", one.at)
     sweep(one)
     assert len(one.movers.working) == 3
@@ -141,7 +141,7 @@ def test_stop_and_pause_keep_who_is_under_way(cluster: Cluster, alice: User) -> 
     engine.pause(one.change, by(alice), one.at)
     one.step()
     assert len(one.movers.working) == 12
-    kinds.act(one.change, "stop", by(alice), one.at)
+    kinds.run_action(one.change, "stop", by(alice), one.at)
     one.step()
     assert len(one.movers.working) == 12
     one.step(PATIENCE)
@@ -155,7 +155,7 @@ def test_campaign_that_follows_keeps_its_own(cluster: Cluster, alice: User) -> N
     first = begun(cluster, alice, stubborn())
     second = Campaign(cluster, alice, first.movers, canaries=0, rate=6000)
     second.confirm()
-    kinds.act(first.change, "abort", by(alice), first.at)
+    kinds.run_action(first.change, "abort", by(alice), first.at)
     second.now = first.now
     second.step(2)
     mine = dict(first.movers.working)
@@ -220,14 +220,14 @@ def test_rounds_say_working_and_then_healthy(
     assert writer.load(cluster.pk).memory["working_until"].tolist() == [one.now + PATIENCE] * 3
     one.step()
     assert finish(one.now + 0.5) == [State.HEALTHY, State.HEALTHY, State.WORKING]
-    kinds.act(one.change, "abort", by(alice), one.at)
-    for change in working_agents.left_over(Change.objects.all()):
+    kinds.run_action(one.change, "abort", by(alice), one.at)
+    for change in working_agents.find_marked_ended(Change.objects.all()):
         CampaignRunner().step(change, one.context)
     assert finish(one.now + 1.5) == [State.HEALTHY] * 3
     turns = [
         (agent, State(old), State(new))
-        for blob in writer.owed(cluster.pk, 10)
-        for agent, _, old, new, _ in unpack_owed(blob).transitions.tolist()
+        for blob in writer.read_outbox(cluster.pk, 10)
+        for agent, _, old, new, _ in unpack_round_changes(blob).transitions.tolist()
     ]
     for agent in range(3):
         assert [new for who, _, new in turns if who == agent] == [State.HEALTHY, State.WORKING, State.HEALTHY]

@@ -7,11 +7,11 @@ from hypothesis import strategies as some
 
 from fleet.changes.networking.closing_plan import (
     ClosingPlan,
-    Rule,
-    SeenAgent,
-    SeenProxy,
-    SeenTunnel,
-    foresee,
+    ClosingRule,
+    ObservedAgent,
+    ObservedProxy,
+    ObservedTunnel,
+    forecast_closings,
     rule_of,
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
@@ -22,26 +22,26 @@ ONE = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connec
 RFD = replace(ONE, graceful_tunnel_closing=True)
 UPSTREAM = replace(ONE, tunnel_disconnect_threshold=600.0)
 MESH = NetworkingConfig(tunnel_strategy=str(Strategy.AGENT_MESH))
-P1, P2, P3 = (SeenProxy(f"p{n}", f"proxy-{n}") for n in (1, 2, 3))
-GONE = replace(P3, tracked=False)
+P1, P2, P3 = (ObservedProxy(f"p{n}", f"proxy-{n}") for n in (1, 2, 3))
+GONE = replace(P3, is_tracked=False)
 
 
-def _agent(name: str, *proxies: str, desired: int = 1, sessions: int | None = 0) -> SeenAgent:
-    tunnels = tuple(SeenTunnel(proxy, sessions, 100.0 + n) for n, proxy in enumerate(proxies))
-    return SeenAgent(name, desired, tunnels, knows=True)
+def _agent(name: str, *proxies: str, desired: int = 1, sessions: int | None = 0) -> ObservedAgent:
+    tunnels = tuple(ObservedTunnel(proxy, sessions, 100.0 + n) for n, proxy in enumerate(proxies))
+    return ObservedAgent(name, desired, tunnels, can_close=True)
 
 
-def _plan(after: NetworkingConfig, agents: list[SeenAgent], *proxies: SeenProxy) -> ClosingPlan:
-    held = {p.id: sum(t.proxy == p.id for a in agents for t in a.tunnels) for p in proxies}
+def _plan(after: NetworkingConfig, agents: list[ObservedAgent], *proxies: ObservedProxy) -> ClosingPlan:
+    held = {p.id: sum(t.proxy_id == p.id for a in agents for t in a.tunnels) for p in proxies}
     before = replace(after, graceful_tunnel_closing=False, tunnel_disconnect_threshold=0.0)
-    return foresee(before, after, agents, proxies, held)
+    return forecast_closings(before, after, agents, proxies, held)
 
 
 def test_excess_under_the_rfd_rule() -> None:
     """Who has two and wants one closes the newer; nothing before 30 minutes, all within 60."""
     plan = _plan(RFD, [_agent("a", "p1", "p2"), _agent("b", "p2")], P1, P2)
-    assert (plan.rule, plan.closes, plan.excess, plan.expired) == (Rule.RFD, (1, 1), (1, 1), (0, 0))
-    assert (plan.agents, plan.left_with_one, plan.touched, plan.watched) == ((1, 1), 1, ("a",), {"a": 2})
+    assert (plan.rule, plan.closes, plan.excess, plan.expired) == (ClosingRule.RFD, (1, 1), (1, 1), (0, 0))
+    assert (plan.agents, plan.left_with_one, plan.affected_agents, plan.closing_tunnel_counts) == ((1, 1), 1, ("a",), {"a": 2})
     assert [(s.nth, s.tunnels, s.earliest, s.latest) for s in plan.steps] == [(1, 1, 1800.0, 3600.0)]
     assert [(p.name, p.before, p.after) for p in plan.proxies] == [
         ("proxy-1", 1, (1, 1)),
@@ -89,7 +89,7 @@ def test_user_connections_are_counted_or_a_range() -> None:
 
 def test_fewest_users_go_first() -> None:
     """The tunnel that serves stays, though it is newer."""
-    agent = SeenAgent("a", 1, (SeenTunnel("p1", 0, 1.0), SeenTunnel("p2", 2, 9.0)), knows=True)
+    agent = ObservedAgent("a", 1, (ObservedTunnel("p1", 0, 1.0), ObservedTunnel("p2", 2, 9.0)), can_close=True)
     plan = _plan(RFD, [agent], P1, P2)
     assert (plan.carrying, [p.after for p in plan.proxies]) == ((0, 0), [(0, 0), (1, 1)])
 
@@ -100,15 +100,15 @@ def test_sick_proxy_makes_a_range() -> None:
     two = replace(RFD, agent_connection_count=2)
     assert _plan(two, agents, P1, P2).closes == (0, 0)
     three = [_agent("a", "p1", "p2", "p3", desired=2)]
-    plan = _plan(two, three, P1, replace(P2, unsure=True), P3)
+    plan = _plan(two, three, P1, replace(P2, is_uncertain=True), P3)
     assert (plan.closes, plan.excess, plan.expired) == ((1, 1), (0, 1), (0, 1))
 
 
 def test_agents_too_old_do_not_close() -> None:
     """They are counted apart; beside them, those whose version nobody knows make a range."""
     agents = [
-        replace(_agent("a", "p1", "p2"), knows=False),
-        replace(_agent("b", "p1", "p2"), knows=None),
+        replace(_agent("a", "p1", "p2"), can_close=False),
+        replace(_agent("b", "p1", "p2"), can_close=None),
         _agent("c", "p1", "p2"),
     ]
     plan = _plan(RFD, agents, P1, P2)
@@ -120,15 +120,15 @@ def test_fewer_tunnels_wanted_makes_excess_but_own_flags_stay() -> None:
     """The count falls from two to one: who follows the config closes one, who has a flag of its own does not."""
     before, after = replace(RFD, agent_connection_count=2), RFD
     agents = [_agent("a", "p1", "p2", desired=2), _agent("b", "p1", "p2", "p3", desired=3)]
-    plan = foresee(before, after, agents, [P1, P2, P3], {})
-    assert (plan.closes, plan.touched) == ((1, 1), ("a",))
+    plan = forecast_closings(before, after, agents, [P1, P2, P3], {})
+    assert (plan.closes, plan.affected_agents) == ((1, 1), ("a",))
 
 
 def test_more_tunnels_wanted_are_dialled() -> None:
     """Nothing closes; who has one dials another, as far as there are proxies."""
     agents = [_agent("a", "p1"), _agent("b", "p1", "p2")]
-    plan = foresee(ONE, replace(ONE, agent_connection_count=3), agents, [P1, P2], {})
-    assert (plan.opens, plan.closes, plan.touched) == (1, (0, 0), ("a",))
+    plan = forecast_closings(ONE, replace(ONE, agent_connection_count=3), agents, [P1, P2], {})
+    assert (plan.opens, plan.closes, plan.affected_agents) == (1, (0, 0), ("a",))
 
 
 def test_tunnels_that_are_dialled_count_in_the_outlook_of_proxies() -> None:
@@ -136,13 +136,13 @@ def test_tunnels_that_are_dialled_count_in_the_outlook_of_proxies() -> None:
     two = replace(ONE, agent_connection_count=2)
     agents = [_agent("a", "p1"), _agent("b", "p1"), _agent("c", "p2", "p1")]
     held = {"p1": 3, "p2": 1}
-    plan = foresee(ONE, two, agents, [P1, P2], held)
+    plan = forecast_closings(ONE, two, agents, [P1, P2], held)
     assert [(p.name, p.before, p.after, p.dials) for p in plan.proxies] == [
         ("proxy-1", 3, (3, 3), (0, 0)),
         ("proxy-2", 1, (3, 3), (2, 2)),
     ]
-    assert (plan.tunnels, plan.tunnels_after, plan.dialling) == (4, (6, 6), {"a": (1, 1), "b": (1, 1)})
-    three = foresee(ONE, two, agents, [P1, P2, P3], held)
+    assert (plan.tunnels, plan.tunnels_after, plan.dialing_agents) == (4, (6, 6), {"a": (1, 1), "b": (1, 1)})
+    three = forecast_closings(ONE, two, agents, [P1, P2, P3], held)
     assert [(p.name, p.after) for p in three.proxies][1:] == [("proxy-2", (1, 3)), ("proxy-3", (0, 2))]
     assert three.tunnels_after == (6, 6)
 
@@ -150,9 +150,9 @@ def test_tunnels_that_are_dialled_count_in_the_outlook_of_proxies() -> None:
 def test_rule_of_a_config() -> None:
     """By name; a threshold wins."""
     assert [rule_of(one) for one in (ONE, RFD, UPSTREAM, replace(RFD, tunnel_disconnect_threshold=1.0))] == [
-        Rule.NONE, Rule.RFD, Rule.UPSTREAM, Rule.UPSTREAM,
+        ClosingRule.NONE, ClosingRule.RFD, ClosingRule.UPSTREAM, ClosingRule.UPSTREAM,
     ]  # fmt: skip
-    assert all(rule.label for rule in Rule)
+    assert all(rule.label for rule in ClosingRule)
 
 
 _PROXIES = [f"p{n}" for n in range(5)]
@@ -173,12 +173,12 @@ def test_plan_equals_what_an_agent_does(
     policy = {"tunnel_disconnect_threshold": 10.0} if upstream else {"graceful_tunnel_closing": True}
     after = replace(base, **policy)  # type: ignore[arg-type] # names of fields
     agent = _agent("a", *held, desired=wanted)
-    proxies = [SeenProxy(p, p, tracked=p in tracked, newest=p not in old) for p in _PROXIES]
-    plan = foresee(base, after, [agent], proxies, dict.fromkeys(held, 1))
+    proxies = [ObservedProxy(p, p, is_tracked=p in tracked, is_newest=p not in old) for p in _PROXIES]
+    plan = forecast_closings(base, after, [agent], proxies, dict.fromkeys(held, 1))
 
     snapshot = TrackerSnapshot(wanted, (), tuple(sorted(tracked)), tuple(sorted(tracked - old)), 0.0, None)
     machine = GracefulClosing(ClosingPolicy.of(after))
-    live = {t.proxy: LiveTunnel(t.proxy, t.opened_at, sessions=0, rtt=0.1) for t in agent.tunnels}
+    live = {t.proxy_id: LiveTunnel(t.proxy_id, t.opened_at, sessions=0, rtt=0.1) for t in agent.tunnels}
     closed, now = [], 0.0
     for _ in range(40):
         now += 3601.0

@@ -5,31 +5,31 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.changes.networking.closing_plan import SeenAgent, SeenProxy, SeenTunnel
+from fleet.changes.networking.closing_plan import ObservedAgent, ObservedProxy, ObservedTunnel
 from fleet.changes.networking.plan import (
-    Fleet,
-    agents_compared,
-    compare,
-    ends_after,
+    FleetSnapshot,
+    compared_agents_of,
+    compare_with_plan,
+    end_seconds_of,
     is_done,
-    moves,
+    has_tunnel_moves,
     moves_tunnels,
-    outcome_words,
+    describe_outcome,
     plan_of,
-    said,
+    format_range,
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
 
 ONE = NetworkingConfig(tunnel_strategy=str(Strategy.PROXY_PEERING), agent_connection_count=1)
 RFD = replace(ONE, graceful_tunnel_closing=True)
 MESH = NetworkingConfig()
-PROXIES = tuple(SeenProxy(f"p{n}", f"proxy-{n}") for n in (1, 2))
+PROXIES = tuple(ObservedProxy(f"p{n}", f"proxy-{n}") for n in (1, 2))
 
 
-def _fleet(*, desired: int = 1, unsure: bool = False) -> Fleet:
-    agent = SeenAgent("a", desired, (SeenTunnel("p1", 0, 1.0), SeenTunnel("p2", 1, 2.0)), knows=True)
-    proxies = (PROXIES[0], replace(PROXIES[1], unsure=unsure))
-    return Fleet((agent,), proxies, {"p1": 1, "p2": 1}, size=5, as_of=100.0, age=1.23)
+def _fleet(*, desired: int = 1, unsure: bool = False) -> FleetSnapshot:
+    agent = ObservedAgent("a", desired, (ObservedTunnel("p1", 0, 1.0), ObservedTunnel("p2", 1, 2.0)), can_close=True)
+    proxies = (PROXIES[0], replace(PROXIES[1], is_uncertain=unsure))
+    return FleetSnapshot((agent,), proxies, {"p1": 1, "p2": 1}, agent_count=5, as_of=100.0, age_seconds=1.23)
 
 
 def test_plan_is_json_with_the_number_in_its_question() -> None:
@@ -39,7 +39,7 @@ def test_plan_is_json_with_the_number_in_its_question() -> None:
     assert plan["question"] == "Close 1 tunnel of 1 agent?"
     assert (plan["agents"], plan["age"], plan["watched"]) == (1, 1.2, {"a": 2})
     assert plan["rule_before"] == "no rule: nothing is closed"
-    assert ends_after(plan) == 3600.0
+    assert end_seconds_of(plan) == 3600.0
 
 
 @pytest.mark.parametrize(
@@ -68,33 +68,33 @@ def test_fewer_wanted_without_a_rule_closes_none() -> None:
 def test_more_wanted_are_dialled() -> None:
     """The question has that number."""
     plan = plan_of(ONE, replace(ONE, agent_connection_count=3), replace(_fleet(), agents=(
-        SeenAgent("a", 1, (SeenTunnel("p1"),), knows=True),
+        ObservedAgent("a", 1, (ObservedTunnel("p1"),), can_close=True),
     )))  # fmt: skip
     assert plan["question"] == "Have 1 agent dial 1 more tunnel?"
 
 
 def test_compare_counts_what_is_dialled() -> None:
     """Up to what was foreseen of each agent; one that left dials no more. All of it is there before it is done."""
-    agents = (SeenAgent("a", 1, (SeenTunnel("p1"),)), SeenAgent("b", 1, (SeenTunnel("p1"),)))
+    agents = (ObservedAgent("a", 1, (ObservedTunnel("p1"),)), ObservedAgent("b", 1, (ObservedTunnel("p1"),)))
     plan = plan_of(ONE, replace(ONE, agent_connection_count=2), replace(_fleet(), agents=agents))
-    assert moves(plan)
-    assert agents_compared(plan) == {"a", "b"}
-    assert ends_after(plan) == 60.0
-    some = compare(plan, {"a": 3, "b": 1})
+    assert has_tunnel_moves(plan)
+    assert compared_agents_of(plan) == {"a", "b"}
+    assert end_seconds_of(plan) == 60.0
+    some = compare_with_plan(plan, {"a": 3, "b": 1})
     assert (some["dialled"], some["to_dial"], is_done(some)) == (1, 2, False)
-    assert outcome_words(some) == "1 tunnel dialled, foreseen: 2"
-    gone = compare(plan, {"a": 2})
+    assert describe_outcome(some) == "1 tunnel dialled, foreseen: 2"
+    gone = compare_with_plan(plan, {"a": 2})
     assert (gone["dialled"], gone["gone"]) == (1, 1)
-    done = compare(plan, {"a": 2, "b": 2})
+    done = compare_with_plan(plan, {"a": 2, "b": 2})
     assert is_done(done)
-    assert outcome_words(done) == "2 tunnels dialled, as foreseen"
+    assert describe_outcome(done) == "2 tunnels dialled, as foreseen"
 
 
 def test_sick_proxies_old_agents_and_users_are_named() -> None:
     """Each is a note."""
     fleet = _fleet(unsure=True)
-    old = replace(fleet.agents[0], id="b", knows=False)
-    users = replace(fleet.agents[0], id="c", tunnels=(SeenTunnel("p1", 1, 1.0), SeenTunnel("p2", 1, 2.0)))
+    old = replace(fleet.agents[0], id="b", can_close=False)
+    users = replace(fleet.agents[0], id="c", tunnels=(ObservedTunnel("p1", 1, 1.0), ObservedTunnel("p2", 1, 2.0)))
     notes = " ".join(plan_of(ONE, RFD, replace(fleet, agents=(*fleet.agents, old, users)))["notes"])
     for words in ("Not well now: proxy-2", "too many: 1 agents", "ends with the last"):
         assert words in notes
@@ -107,7 +107,7 @@ def test_other_fields_touch_no_tunnel() -> None:
     plan = plan_of(ONE, after, None)
     assert "noticed after 30s, now after 15m0s" in plan["notes"][0]
     assert "idle_timeout_message" in plan["notes"][1]
-    assert ends_after(plan) == 0.0
+    assert end_seconds_of(plan) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_other_fields_touch_no_tunnel() -> None:
 )
 def test_compare_shows_the_difference(now: dict[str, int], expected: dict[str, int]) -> None:
     """More, fewer, or as foreseen; an agent that left closed nothing."""
-    found = compare(plan_of(ONE, RFD, _fleet()), now)
+    found = compare_with_plan(plan_of(ONE, RFD, _fleet()), now)
     assert found == {**expected, "foreseen": [1, 1], "dialled": 0, "to_dial": 0}
 
 
 def test_said() -> None:
     """One number where there is no doubt."""
-    assert (said((3, 3)), said([1000, 2000])) == ("3", "1,000 to 2,000")
+    assert (format_range((3, 3)), format_range([1000, 2000])) == ("3", "1,000 to 2,000")

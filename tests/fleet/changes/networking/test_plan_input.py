@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleet.changes.networking.plan_input import fleet_of, tunnels_of
-from fleet.monitoring.agent_report import AgentReport, Answer, ReportedTunnel
+from fleet.changes.networking.plan_input import fleet_snapshot_of, tunnel_counts_of
+from fleet.monitoring.agent_report import AgentReport, AgentReportResponse, ReportedTunnel
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
@@ -30,12 +30,12 @@ def test_fleet_of_agents_proxies_and_what_was_said() -> None:
     """Tunnels by agent; sessions and versions where agents were asked; proxies with what is held."""
     tunnel = ReportedTunnel(proxy_id="proxy-id-1", open_for_ms=5000, sessions=2)
     report = AgentReport(agent_id="id-0", version="0.0.9", tunnels=(tunnel,))
-    fleet = fleet_of(_table(), {0: Answer(NOW - 3, 2, report)}, NOW)
+    fleet = fleet_snapshot_of(_table(), {0: AgentReportResponse(NOW - 3, 2, report)}, NOW)
     first = fleet.agents[0]
-    assert (first.id, first.knows, fleet.agents[1].knows) == ("id-0", False, None)
-    assert [(t.proxy, t.sessions) for t in first.tunnels] == [("proxy-id-1", 2), ("proxy-id-2", None)]
+    assert (first.id, first.can_close, fleet.agents[1].can_close) == ("id-0", False, None)
+    assert [(t.proxy_id, t.session_count) for t in first.tunnels] == [("proxy-id-1", 2), ("proxy-id-2", None)]
     assert first.tunnels[0].opened_at == NOW - 8
-    assert (fleet.size, fleet.age, fleet.held["proxy-id-2"]) == (4, 1.0, 3)
+    assert (fleet.agent_count, fleet.age_seconds, fleet.tunnel_counts["proxy-id-2"]) == (4, 1.0, 3)
     assert [proxy.name for proxy in fleet.proxies] == ["proxy-1", "proxy-2"]
 
 
@@ -49,16 +49,16 @@ def test_fleet_of_agents_proxies_and_what_was_said() -> None:
 )
 def test_proxy_as_agents_must_see_it(state: InstanceState, tracked: bool, unsure: bool) -> None:
     """Expired ones are not tracked; of sick ones we are not sure."""
-    proxy = fleet_of(_table(proxy_state=state), {}, NOW).proxies[0]
-    assert (proxy.tracked, proxy.unsure) == (tracked, unsure)
+    proxy = fleet_snapshot_of(_table(proxy_state=state), {}, NOW).proxies[0]
+    assert (proxy.is_tracked, proxy.is_uncertain) == (tracked, unsure)
 
 
 def test_retired_agents_are_left_out() -> None:
     """They have no future."""
-    fleet = fleet_of(_table(states=[State.HEALTHY, State.RETIRED]), {}, NOW)
-    assert ([agent.id for agent in fleet.agents], fleet.size) == (["id-0"], 1)
+    fleet = fleet_snapshot_of(_table(states=[State.HEALTHY, State.RETIRED]), {}, NOW)
+    assert ([agent.id for agent in fleet.agents], fleet.agent_count) == (["id-0"], 1)
 
 
 def test_tunnels_of_named_agents() -> None:
     """Those that are not there are left out."""
-    assert tunnels_of(_table(), {"id-0": 5, "id-9": 1}) == {"id-0": 2}
+    assert tunnel_counts_of(_table(), {"id-0": 5, "id-9": 1}) == {"id-0": 2}

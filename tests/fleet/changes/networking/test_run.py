@@ -9,8 +9,8 @@ import grpc
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, engine, runners
-from fleet.changes.instance_dialer import Auths
+from fleet.changes import ChangeRefusedError, engine, runners
+from fleet.changes.instance_dialer import AuthClient
 from fleet.changes.networking import revisions
 from fleet.changes.networking import run as networking_run
 from fleet.changes.networking.run import NetworkingRunner
@@ -34,17 +34,17 @@ def auth() -> Iterator[ConfigAuth]:
         yield running
 
 
-def _auths(auth: ConfigAuth) -> Auths:
+def _auths(auth: ConfigAuth) -> AuthClient:
     # The first one is gone: the second is asked.
-    return Auths([("127.0.0.1:1", "auth"), (auth.address, "auth")], None, asyncio.run)
+    return AuthClient([("127.0.0.1:1", "auth"), (auth.address, "auth")], None, asyncio.run)
 
 
 def _confirmed(cluster: Cluster, user: User, auth: ConfigAuth, **fields: object) -> Change:
-    networking_run.read(cluster.pk, _auths(auth), NOW)
-    current = revisions.must_be_read(cluster.pk)
+    networking_run.read_config(cluster.pk, _auths(auth), NOW)
+    current = revisions.require_current_revision(cluster.pk)
     config = replace(revisions.resource_of(current).config, **fields)  # type: ignore[arg-type] # fields by name
-    change = revisions.plan(cluster.pk, current.revision, config, by(user), NOW, RECORD)
-    return engine.confirm(change, by(user), reason="a test", typed="", now=NOW)
+    change = revisions.plan_change(cluster.pk, current.revision, config, by(user), NOW, RECORD)
+    return engine.confirm(change, by(user), reason="a test", typed_name="", now=NOW)
 
 
 def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Change:
@@ -53,13 +53,13 @@ def _run(change: Change, auth: ConfigAuth, at: timedelta = timedelta()) -> Chang
     return change
 
 
-def _step(change: Change, auths: Auths, at: timedelta = timedelta()) -> None:
-    NetworkingRunner().step(change, context_of((NOW + at).timestamp, auths=auths))
+def _step(change: Change, auths: AuthClient, at: timedelta = timedelta()) -> None:
+    NetworkingRunner().step(change, context_of((NOW + at).timestamp, auth_client=auths))
 
 
 def _stored(auth: ConfigAuth) -> NetworkingConfig:
-    networking_run.read("default", _auths(auth), NOW)
-    return revisions.resource_of(revisions.must_be_read("default")).config
+    networking_run.read_config("default", _auths(auth), NOW)
+    return revisions.resource_of(revisions.require_current_revision("default")).config
 
 
 def test_run_updates_reads_back_and_keeps_the_revision(
@@ -71,7 +71,7 @@ def test_run_updates_reads_back_and_keeps_the_revision(
     assert change.state == ChangeState.VERIFIED
     assert auth.held.spec.keep_alive_interval == 30 * 10**9
     assert b"\x9a\x06\x01?" in auth.held.spec.SerializeToString()
-    row = revisions.must_be_read(cluster.pk)
+    row = revisions.require_current_revision(cluster.pk)
     assert (row.revision, row.who, row.reason, row.change) == ("1+", "alice", "a test", change)
     assert row.previous is not None
     entry = AuditEntry.objects.get(action="networking-config.verified")
@@ -88,7 +88,7 @@ def test_run_by_somebody_else_first_loses_nothing(cluster: Cluster, alice: User,
     assert "somebody else wrote" in change.detail
     assert _stored(auth).web_idle_timeout == 60.0
     assert auth.updates == 0
-    assert engine.occupant(cluster.pk) is None
+    assert engine.find_running_change(cluster.pk) is None
 
 
 def test_run_on_a_cluster_that_does_not_know_the_field(
@@ -104,10 +104,10 @@ def test_run_on_a_cluster_that_does_not_know_the_field(
     change = _run(_confirmed(cluster, alice, auth, **fields), auth)
     assert (change.state, "does not know" in change.detail) == (ChangeState.FAILED, True)
     assert NetworkingReading.objects.get().knows_closing is False
-    current = revisions.must_be_read(cluster.pk)
+    current = revisions.require_current_revision(cluster.pk)
     again = replace(revisions.resource_of(current).config, graceful_tunnel_closing=True)
-    with pytest.raises(Refused) as refused:
-        revisions.plan(cluster.pk, current.revision, again, by(alice), NOW, RECORD)
+    with pytest.raises(ChangeRefusedError) as refused:
+        revisions.plan_change(cluster.pk, current.revision, again, by(alice), NOW, RECORD)
     assert set(refused.value.problems) == {"graceful_tunnel_closing"}
 
 
@@ -119,7 +119,7 @@ def test_run_out_of_reach_is_tried_again_and_then_given_up(
     auth.fails = grpc.StatusCode.UNAVAILABLE
     assert _run(change, auth).state == ChangeState.RUNNING
     assert "tried again" in change.detail
-    assert list(runners.due("fleet.tasks.look_after_networking", cluster.changes.all())) == [change]
+    assert list(runners.find_due("fleet.tasks.look_after_networking", cluster.changes.all())) == [change]
     assert _run(change, auth, timedelta(minutes=2)).state == ChangeState.FAILED
 
 
@@ -155,15 +155,15 @@ def test_run_while_another_has_the_cluster_waits(cluster: Cluster, alice: User, 
 
 def test_read_takes_note_of_what_others_wrote(cluster: Cluster, auth: ConfigAuth) -> None:
     """A new revision nobody here wrote is a row of the log; one that cannot be read is an error that is shown."""
-    networking_run.read(cluster.pk, _auths(auth), NOW)
+    networking_run.read_config(cluster.pk, _auths(auth), NOW)
     auth.somebody_else_writes(keep_alive_count_max=9)
-    networking_run.read(cluster.pk, _auths(auth), NOW)
-    networking_run.read(cluster.pk, _auths(auth), NOW)
+    networking_run.read_config(cluster.pk, _auths(auth), NOW)
+    networking_run.read_config(cluster.pk, _auths(auth), NOW)
     assert NetworkingRevision.objects.count() == 2
     assert AuditEntry.objects.get().action == "networking-config.seen"
     auth.fails = grpc.StatusCode.UNAVAILABLE
-    networking_run.read(cluster.pk, _auths(auth), NOW)
-    reading = revisions.reading_of(cluster.pk)
+    networking_run.read_config(cluster.pk, _auths(auth), NOW)
+    reading = revisions.read_state_of(cluster.pk)
     assert reading is not None
     assert reading.error
 
@@ -171,11 +171,11 @@ def test_read_takes_note_of_what_others_wrote(cluster: Cluster, auth: ConfigAuth
 def test_undo_marks_what_it_takes_back(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
     """A revert is a change through the same plan."""
     first = _run(_confirmed(cluster, alice, auth, keep_alive_count_max=9), auth)
-    current = revisions.must_be_read(cluster.pk)
+    current = revisions.require_current_revision(cluster.pk)
     assert current.previous is not None
     config = revisions.resource_of(current.previous).config
-    back = revisions.plan(cluster.pk, current.revision, config, by(alice), NOW, RECORD, undoes=first.pk)
-    _run(engine.confirm(back, by(alice), reason="back", typed="", now=NOW), auth)
+    back = revisions.plan_change(cluster.pk, current.revision, config, by(alice), NOW, RECORD, undone_change_id=first.pk)
+    _run(engine.confirm(back, by(alice), reason="back", typed_name="", now=NOW), auth)
     first.refresh_from_db()
     assert first.state == ChangeState.UNDONE
     assert _stored(auth).keep_alive_count_max == 3
@@ -186,7 +186,7 @@ def test_run_goes_past_a_gateway_that_may_not_write(cluster: Cluster, alice: Use
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
     with serving() as gateway:
         gateway.fails = grpc.StatusCode.PERMISSION_DENIED
-        auths = Auths([(gateway.address, "gateway"), (auth.address, "auth")], None, asyncio.run)
+        auths = AuthClient([(gateway.address, "gateway"), (auth.address, "auth")], None, asyncio.run)
         _step(change, auths)
     change.refresh_from_db()
     assert change.state == ChangeState.VERIFIED

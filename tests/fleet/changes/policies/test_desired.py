@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import Refused, Stale
+from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.changes.kinds import kind_of
 from fleet.changes.policies import desired, matrix, planning
 from fleet.models.changes import Change
@@ -26,14 +26,14 @@ def _plan(
     revision: str = "",
     at_once: int = 1,
 ) -> Change:
-    return planning.plan(
+    return planning.plan_change(
         cluster.pk,
         wanted,
         nodes.record(NOW.timestamp()),
-        revision=revision or desired.revision_of(desired.wanted_of(cluster.pk)),
-        terms={"at_once": at_once},
-        roll_out=True,
-        by=by(user),
+        revision=revision or desired.revision_of(desired.desired_values_of(cluster.pk)),
+        rollout_settings={"at_once": at_once},
+        should_roll_out=True,
+        actor=by(user),
         now=NOW,
     )
 
@@ -59,11 +59,11 @@ def test_wrong_value_of_every_policy(cluster: Cluster, alice: User, name: str) -
     role = BY_NAME[name].role
     nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("proxy-1", "proxy"))
     for target in (role, f"id-{role}-1"):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ChangeRefusedError) as caught:
             _plan(cluster, alice, {target: {name: "nonsense"}}, nodes)
         assert set(caught.value.problems) == {f"{target}.{name}"}
     assert not Change.objects.exists()
-    assert desired.wanted_of(cluster.pk) == {}
+    assert desired.desired_values_of(cluster.pk) == {}
 
 
 def test_only_known_targets_and_names(cluster: Cluster, alice: User) -> None:
@@ -74,7 +74,7 @@ def test_only_known_targets_and_names(cluster: Cluster, alice: User) -> None:
         ({"nobody": {AUTH_TTL_VARIABLE: "1m"}}, "nobody"),
         ({"auth": {PROXY_TTL_VARIABLE: "1m"}}, f"auth.{PROXY_TTL_VARIABLE}"),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ChangeRefusedError) as caught:
             _plan(cluster, alice, wanted, nodes)
         assert where in caught.value.problems
 
@@ -84,12 +84,12 @@ def test_stale_revision_and_nothing_new(cluster: Cluster, alice: User) -> None:
     nodes = PolicyNodes(PolicyNode("auth-1"))
     before = desired.revision_of({})
     change = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
-    desired.store(change)
-    with pytest.raises(Stale):
+    desired.store_desired_values(change)
+    with pytest.raises(StaleRevisionError):
         _plan(cluster, alice, {}, nodes, before)
     nodes.nodes["id-auth-1"].accepted = {HTTP_CLOSE_VARIABLE: "true"}
     nodes.nodes["id-auth-1"].restart()
-    with pytest.raises(Refused, match="nothing would change"):
+    with pytest.raises(ChangeRefusedError, match="nothing would change"):
         _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
 
 
@@ -112,7 +112,7 @@ def test_all_of_a_role_are_never_away_at_once(cluster: Cluster, alice: User) -> 
     """A message at the field; a single one has no choice."""
     nodes = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
     wanted = {"auth": {AUTH_TTL_VARIABLE: "60s"}}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ChangeRefusedError) as caught:
         _plan(cluster, alice, wanted, nodes, at_once=2)
     assert set(caught.value.problems) == {"at_once"}
     assert _plan(cluster, alice, wanted, PolicyNodes(PolicyNode("auth-1")), at_once=2).plan["restarts"]
@@ -121,14 +121,14 @@ def test_all_of_a_role_are_never_away_at_once(cluster: Cluster, alice: User) -> 
 def test_instance_that_has_gone_holds_nobody_up(cluster: Cluster, alice: User) -> None:
     """What was wanted of it stays, is shown, and can be forgotten; nothing else can be wanted of it."""
     auths = PolicyNodes(PolicyNode("auth-1"), PolicyNode("auth-2"))
-    desired.store(_plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}, auths))
+    desired.store_desired_values(_plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}, auths))
     left = PolicyNodes(PolicyNode("auth-1"))
-    wanted = desired.wanted_of(cluster.pk)
-    lines = matrix.matrix(left.views(), left.observed(), wanted)
-    assert matrix.gone(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
+    wanted = desired.desired_values_of(cluster.pk)
+    lines = matrix.create_matrix(left.views(), left.observed(), wanted)
+    assert matrix.deregistered_values_of(lines, wanted) == {"id-auth-2": {AUTH_TTL_VARIABLE: "60s"}}
     change = _plan(cluster, alice, {**wanted, "auth": {HTTP_CLOSE_VARIABLE: "true"}}, left)
     assert change.after["id-auth-2"] == {AUTH_TTL_VARIABLE: "60s"}
-    with pytest.raises(Refused, match="neither a role nor an instance"):
+    with pytest.raises(ChangeRefusedError, match="neither a role nor an instance"):
         _plan(cluster, alice, {"id-auth-2": {AUTH_TTL_VARIABLE: "30s"}}, left)
     assert _plan(cluster, alice, {"id-auth-2": {}}, left).after == {}
 
@@ -137,44 +137,44 @@ def test_of_two_who_edit_nothing_is_lost(cluster: Cluster, alice: User) -> None:
     """What the second started from is found again, and their change stands on the first one's."""
     nodes = PolicyNodes(PolicyNode("auth-1"))
     seen = desired.revision_of({})
-    desired.store(_plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes))
-    assert desired.base_of(cluster.pk, seen) == {}
-    theirs = desired.wanted_of(cluster.pk)
-    assert desired.base_of(cluster.pk, desired.revision_of(theirs)) == theirs
-    assert desired.base_of(cluster.pk, "never") is None
-    mine = desired.rebased({}, {AUTH_TTL_VARIABLE: "1m"}, theirs["auth"])
+    desired.store_desired_values(_plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes))
+    assert desired.find_base_values(cluster.pk, seen) == {}
+    theirs = desired.desired_values_of(cluster.pk)
+    assert desired.find_base_values(cluster.pk, desired.revision_of(theirs)) == theirs
+    assert desired.find_base_values(cluster.pk, "never") is None
+    mine = desired.rebase({}, {AUTH_TTL_VARIABLE: "1m"}, theirs["auth"])
     assert mine == {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}
-    assert desired.rebased(theirs["auth"], {}, mine) == {AUTH_TTL_VARIABLE: "1m"}
+    assert desired.rebase(theirs["auth"], {}, mine) == {AUTH_TTL_VARIABLE: "1m"}
 
 
 def test_taking_back(cluster: Cluster, alice: User) -> None:
     """Only what the change changed, and only while nobody changed that again."""
     nodes = PolicyNodes(PolicyNode("auth-1"))
     first = _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true"}}, nodes)
-    desired.store(first)
-    desired.store(
+    desired.store_desired_values(first)
+    desired.store_desired_values(
         _plan(cluster, alice, {"auth": {HTTP_CLOSE_VARIABLE: "true", AUTH_TTL_VARIABLE: "1m"}}, nodes)
     )
     first.state = ChangeState.VERIFIED.value
     record = nodes.record(NOW.timestamp())
     undone = kind_of(first).undo(first, by(alice), NOW, record)
     assert (undone.after, undone.undoes) == ({"auth": {AUTH_TTL_VARIABLE: "1m"}}, first)
-    desired.store(_plan(cluster, alice, {}, nodes))
-    with pytest.raises(Refused, match="changed again since"):
+    desired.store_desired_values(_plan(cluster, alice, {}, nodes))
+    with pytest.raises(ChangeRefusedError, match="changed again since"):
         kind_of(first).undo(first, by(alice), NOW, record)
 
 
 def test_nobody_is_restarted_who_was_never_asked(cluster: Cluster, alice: User) -> None:
     """A console that has just started must not take ours for instances that are restarted by hand."""
     nodes = PolicyNodes(PolicyNode("auth-1"))
-    with pytest.raises(Refused, match="auth-1 said nothing of policies yet"):
-        planning.plan(
+    with pytest.raises(ChangeRefusedError, match="auth-1 said nothing of policies yet"):
+        planning.plan_change(
             cluster.pk,
             {"auth": {AUTH_TTL_VARIABLE: "60s"}},
             nodes.record(NOW.timestamp(), asked=False),
             revision=desired.revision_of({}),
-            terms={},
-            roll_out=True,
-            by=by(alice),
+            rollout_settings={},
+            should_roll_out=True,
+            actor=by(alice),
             now=NOW,
         )

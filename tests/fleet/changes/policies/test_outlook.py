@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.changes.policies import outlook
-from fleet.changes.policies.outlook import Changing, Sight
+from fleet.changes.policies.outlook import ChangedInstance, PolicySnapshot
 from fleet.protocol.policies.env_policies import BY_NAME, HTTP_CLOSE_VARIABLE
 from fleet.protocol.recovery import reconnect_schedule
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
@@ -18,22 +18,22 @@ RECONNECT = (
     '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}], '
     '"healthCheckConfig": {"serviceName": ""}}}'
 )
-SIGHT = Sight(
+SIGHT = PolicySnapshot(
     {"a1": 30, "a2": 20, "p1": 25, "p2": 25}, {"a1": {("pick_first", False): 30}}, 50, 0.6, 100.0, 0.4
 )
 PROXIES = [
-    Changing("p1", "proxy-1", "proxy", True, {PROXY_TTL_VARIABLE: "1m", COMPACT_VARIABLE: "true"}),
-    Changing("p2", "proxy-2", "proxy", True, {PROXY_TTL_VARIABLE: "60s", COMPACT_VARIABLE: "true"}),
+    ChangedInstance("p1", "proxy-1", "proxy", True, {PROXY_TTL_VARIABLE: "1m", COMPACT_VARIABLE: "true"}),
+    ChangedInstance("p2", "proxy-2", "proxy", True, {PROXY_TTL_VARIABLE: "60s", COMPACT_VARIABLE: "true"}),
 ]
 
 
-def _to(one: Changing, **values: str) -> Changing:
-    return replace(one, then={**one.now, **values})
+def _to(one: ChangedInstance, **values: str) -> ChangedInstance:
+    return replace(one, planned_values={**one.current_values, **values})
 
 
 def test_ttl_before_and_after() -> None:
     """Detection, heartbeat writes and discovery messages a second; those that mean the same are one row."""
-    found = outlook.outlook([_to(one, **{PROXY_TTL_VARIABLE: "10m"}) for one in PROXIES], SIGHT)
+    found = outlook.outlook_of([_to(one, **{PROXY_TTL_VARIABLE: "10m"}) for one in PROXIES], SIGHT)
     (row,) = found["ttl"]
     assert row["title"] == "2 proxies, TTL 1m0s to 10m0s"
     assert (row["before"]["detection"], row["after"]["detection"]) == ("1m8s", "10m35s")
@@ -43,63 +43,63 @@ def test_ttl_before_and_after() -> None:
     assert row["after"]["messages"] == 0.311
     assert any("Raising the TTL" in note for note in found["notes"])
     assert not any("RFD 226" in note for note in found["notes"])
-    longer = outlook.outlook([_to(one, **{PROXY_TTL_VARIABLE: "15m"}) for one in PROXIES], SIGHT)
+    longer = outlook.outlook_of([_to(one, **{PROXY_TTL_VARIABLE: "15m"}) for one in PROXIES], SIGHT)
     assert any("agents drop a lost proxy after up to 15m50s" in note for note in longer["notes"])
-    said = outlook.ttl_sentence(row)
+    said = outlook.describe_ttl(row)
     assert "a lost one is seen after 10m35s, now after 1m8s" in said
     assert "0.311 discovery messages a second, now 3.11" in said
 
 
 def test_ttl_below_three_rounds_is_warned_of() -> None:
     """This console would take instances that are well for expired."""
-    found = outlook.outlook([_to(PROXIES[0], **{PROXY_TTL_VARIABLE: "1s"}), _to(PROXIES[1])], SIGHT)
+    found = outlook.outlook_of([_to(PROXIES[0], **{PROXY_TTL_VARIABLE: "1s"}), _to(PROXIES[1])], SIGHT)
     assert "below three of our rounds" in found["notes"][0]
     assert found["ttl"][0]["names"] == ["proxy-1"]
 
 
 def test_compact_alone_is_a_row_too() -> None:
     """Off: every proxy tells its own tunnels all of them every 10 s."""
-    (row,) = outlook.outlook([_to(one, **{COMPACT_VARIABLE: "false"}) for one in PROXIES], SIGHT)["ttl"]
+    (row,) = outlook.outlook_of([_to(one, **{COMPACT_VARIABLE: "false"}) for one in PROXIES], SIGHT)["ttl"]
     assert "compact discovery off" in row["title"]
     assert row["after"]["messages"] == 5.0
 
 
 def test_auths_ttl_has_no_discovery() -> None:
     """Agents are told of proxies only; an auth is lost when its resource expires."""
-    auth = Changing("a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"})
-    (row,) = outlook.outlook([auth], SIGHT)["ttl"]
+    auth = ChangedInstance("a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"})
+    (row,) = outlook.outlook_of([auth], SIGHT)["ttl"]
     assert row["after"]["messages"] == 0
     assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
-    assert "discovery" not in outlook.ttl_sentence(row)
+    assert "discovery" not in outlook.describe_ttl(row)
 
 
 def test_load_balancing_names_who_reads_it_when() -> None:
     """Agents of restarted auths at once; those told otherwise by an auth that has it already, later."""
-    has = Changing("a1", "auth-1", "auth", False, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: RECONNECT})
-    lacks = Changing("a2", "auth-2", "auth", True, {RFD_VARIABLE: ""}, {RFD_VARIABLE: RECONNECT})
-    (effect,) = outlook.outlook([has, lacks], SIGHT)["effects"]
+    has = ChangedInstance("a1", "auth-1", "auth", False, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: RECONNECT})
+    lacks = ChangedInstance("a2", "auth-2", "auth", True, {RFD_VARIABLE: ""}, {RFD_VARIABLE: RECONNECT})
+    (effect,) = outlook.outlook_of([has, lacks], SIGHT)["effects"]
     assert (effect["restart"], effect["agents_now"], effect["agents_later"]) == (["auth-2"], 20, 30)
     assert effect["value"] == "reconnect, health check"
     assert "20 agents read it when they connect anew" in effect["sentence"]
     assert "30 more when they next connect" in effect["sentence"]
-    by_hand = outlook.outlook([has, replace(lacks, restarts=False)], SIGHT)["effects"][0]
+    by_hand = outlook.outlook_of([has, replace(lacks, is_restarted=False)], SIGHT)["effects"][0]
     assert by_hand["by_hand"] == ["auth-2"]
     assert "Not restarted by this: auth-2." in by_hand["sentence"]
 
 
 def test_http_close_concerns_no_agent() -> None:
     """Those who connect by HTTP are no agents."""
-    auth = Changing(
+    auth = ChangedInstance(
         "a1", "auth-1", "auth", True, {HTTP_CLOSE_VARIABLE: "false"}, {HTTP_CLOSE_VARIABLE: "true"}
     )
-    (effect,) = outlook.outlook([auth], SIGHT)["effects"]
+    (effect,) = outlook.outlook_of([auth], SIGHT)["effects"]
     assert (effect["restart"], effect["agents_now"]) == (["auth-1"], 0)
     assert "clients by HTTP" in effect["sentence"]
 
 
 def test_reconnect_interval_says_its_rate() -> None:
     """Of the tunnels on what restarts."""
-    proxy = Changing(
+    proxy = ChangedInstance(
         "p1",
         "proxy-1",
         "proxy",
@@ -107,16 +107,16 @@ def test_reconnect_interval_says_its_rate() -> None:
         {reconnect_schedule.VARIABLE: ""},
         {reconnect_schedule.VARIABLE: "10s"},
     )
-    (effect,) = outlook.outlook([proxy], SIGHT)["effects"]
+    (effect,) = outlook.outlook_of([proxy], SIGHT)["effects"]
     assert "10s to 15s after it was opened: 2 reconnects a second of 25 tunnels" in effect["sentence"]
-    back = replace(proxy, now=proxy.then, then={reconnect_schedule.VARIABLE: ""})
-    assert "to “never”: 1 of 1 must restart" in outlook.outlook([back], SIGHT)["effects"][0]["sentence"]
+    back = replace(proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.VARIABLE: ""})
+    assert "to “never”: 1 of 1 must restart" in outlook.outlook_of([back], SIGHT)["effects"][0]["sentence"]
 
 
 def test_nothing_changes_nothing_is_said() -> None:
     """And what a node has that we would refuse changes nothing either."""
-    odd = Changing("p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"})
-    found = outlook.outlook([odd, _to(PROXIES[1])], SIGHT)
+    odd = ChangedInstance("p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"})
+    found = outlook.outlook_of([odd, _to(PROXIES[1])], SIGHT)
     assert (found["ttl"], found["effects"], found["notes"]) == ([], [], [])
 
 
@@ -131,7 +131,7 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
     }
     monkeypatch.setattr(outlook, "BY_NAME", renamed)
     proxies = [
-        Changing(
+        ChangedInstance(
             "p1",
             "proxy-1",
             "proxy",
@@ -140,7 +140,7 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
             {reconnect_schedule.VARIABLE: "1h"},
         )
     ]
-    (effect,) = outlook.outlook(proxies, SIGHT)["effects"]
+    (effect,) = outlook.outlook_of(proxies, SIGHT)["effects"]
     assert "25 tunnels" in effect["sentence"]
     assert (effect["label"], effect["agents_now"] + effect["agents_later"]) == (label, 25)
 
@@ -148,16 +148,16 @@ def test_agents_of_a_policy_are_counted_by_what_it_is_not_by_its_label(
 def test_load_balancing_warns_of_a_health_service_that_no_auth_serves() -> None:
     """In the plan too, where somebody confirms it."""
     named = RECONNECT.replace('"serviceName": ""', '"serviceName": "fleet.Agents"')
-    auth = Changing("a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: named})
-    (note,) = outlook.outlook([auth], SIGHT)["notes"]
+    auth = ChangedInstance("a1", "auth-1", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: named})
+    (note,) = outlook.outlook_of([auth], SIGHT)["notes"]
     assert "No auth serves the health service 'fleet.Agents'" in note
 
 
 def test_load_balancing_warns_of_a_health_check_in_pick_first() -> None:
     """It has no effect; agents that were told pick_first run with it already, and are no news."""
     checked = RECONNECT.replace("reconnect", "pick_first")
-    has = Changing("a1", "auth-1", "auth", False, {RFD_VARIABLE: checked}, {RFD_VARIABLE: checked})
-    lacks = Changing("a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: checked})
-    (effect,) = outlook.outlook([has, lacks], SIGHT)["effects"]
+    has = ChangedInstance("a1", "auth-1", "auth", False, {RFD_VARIABLE: checked}, {RFD_VARIABLE: checked})
+    lacks = ChangedInstance("a2", "auth-2", "auth", True, {RFD_VARIABLE: RECONNECT}, {RFD_VARIABLE: checked})
+    (effect,) = outlook.outlook_of([has, lacks], SIGHT)["effects"]
     assert (effect["value"], effect["agents_later"]) == ("pick_first", 0)
     assert "In mode pick_first the health check has no effect" in effect["sentence"]

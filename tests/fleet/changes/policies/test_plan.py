@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from fleet.changes.policies.plan import Running, TakesEffect, TTLOutlook, announce_ttl, restarts, ttl_load
+from fleet.changes.policies.plan import PolicyProcess, TakesEffect, TTLOutlook, forecast_ttl, forecast_restarts, ttl_load_of
 
 
 def _ttl(before: float, after: float, *, role: str = "proxy", compact: bool = False) -> TTLOutlook:
-    return announce_ttl(
+    return forecast_ttl(
         before, after, role=role, instances=4, proxies=4, tunnels=100, compact=compact, round_interval=5.0
     )
 
@@ -47,7 +47,7 @@ def test_auths_ttl_sends_no_discovery() -> None:
 def test_load_grows_as_the_ttl_falls(ttl: float, tunnels: int, compact: bool) -> None:
     """Law: half the TTL is never cheaper and never slower."""
     long, short = (
-        ttl_load(one, instances=4, proxies=4, tunnels=tunnels, compact=compact) for one in (ttl, ttl / 2)
+        ttl_load_of(one, instances=4, proxies=4, tunnels=tunnels, compact=compact) for one in (ttl, ttl / 2)
     )
     assert short.detection <= long.detection
     assert short.writes >= long.writes
@@ -57,14 +57,14 @@ def test_load_grows_as_the_ttl_falls(ttl: float, tunnels: int, compact: bool) ->
 
 def test_restarts_of_what_is_read_at_connect() -> None:
     """Agents of restarted auths read it then; those who connected before theirs had it, later."""
-    auths = {"a": Running("auth-1", True, 10), "b": Running("auth-2", False, 20)}
-    outlook = restarts(auths, TakesEffect.AT_CONNECT, stale_agents=4)
-    assert (outlook.restart, outlook.agents_now, outlook.agents_later) == (("auth-2",), 20, 4)
+    auths = {"a": PolicyProcess("auth-1", True, 10), "b": PolicyProcess("auth-2", False, 20)}
+    outlook = forecast_restarts(auths, TakesEffect.AT_CONNECT, stale_count=4)
+    assert (outlook.restarted_names, outlook.affected_now_count, outlook.affected_later_count) == (("auth-2",), 20, 4)
     assert "1 of 2 must restart: auth-2. 20 agents" in outlook.sentence
     assert "4 more when they next connect" in outlook.sentence
 
 
 def test_restarts_of_nothing() -> None:
     """All have it."""
-    outlook = restarts({"a": Running("auth-1", True, 10)}, TakesEffect.AT_START)
-    assert (outlook.restart, outlook.sentence) == ((), "No process needs a restart.")
+    outlook = forecast_restarts({"a": PolicyProcess("auth-1", True, 10)}, TakesEffect.AT_START)
+    assert (outlook.restarted_names, outlook.sentence) == ((), "No process needs a restart.")

@@ -19,7 +19,7 @@ from fleet.monitoring.views import InstanceView
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
-from fleet.vocabulary.rollouts import StepState
+from fleet.vocabulary.rollouts import RolloutStepState
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.steps import SightOfMoment, context_of
 from tests.fleet.changes.conftest import NOW, by
@@ -41,18 +41,18 @@ class Rollout:
     ) -> None:
         self.nodes, self.now, self.user = PolicyNodes(*nodes), NOW.timestamp(), user
         self.most = 0
-        change = planning.plan(
+        change = planning.plan_change(
             cluster.pk,
             wanted,
             self.nodes.record(self.now),
-            undoes=undoes,
-            revision=desired.revision_of(desired.wanted_of(cluster.pk)),
-            terms={"drain": 2, "settle": 3, "patience": 20, **terms},
-            roll_out=True,
-            by=by(user),
+            undone_change_id=undoes,
+            revision=desired.revision_of(desired.desired_values_of(cluster.pk)),
+            rollout_settings={"drain": 2, "settle": 3, "patience": 20, **terms},
+            should_roll_out=True,
+            actor=by(user),
             now=NOW,
         )
-        self.change: Change = engine.confirm(change, by(user), reason="to try", typed="", now=NOW)
+        self.change: Change = engine.confirm(change, by(user), reason="to try", typed_name="", now=NOW)
 
     def step(self, times: int = 1) -> Change:
         for _ in range(times):
@@ -90,7 +90,7 @@ def test_one_at_a_time(cluster: Cluster, alice: User) -> None:
     assert one.most == 1
     assert all(auth.did == ["accept", "drain", "restart"] for auth in auths)
     assert all(auth.accepted == {AUTH_TTL_VARIABLE: "30s"} and auth.run == 2 for auth in auths)
-    assert desired.wanted_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
+    assert desired.desired_values_of(cluster.pk) == {"auth": {AUTH_TTL_VARIABLE: "30s"}}
     assert one.change.outcome["done"] == 3
     ended = [row.ended_at for row in one.rows]
     assert ended == sorted(ended)
@@ -115,9 +115,9 @@ def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> 
     assert auths[2].run == 1
     auths[1].comes_back = True
     auths[1].down, auths[1].serving = False, True
-    kinds.act(one.change, "resume", by(alice), NOW)
+    kinds.run_action(one.change, "resume", by(alice), NOW)
     assert one.until_over().state == ChangeState.VERIFIED
-    assert [row.state for row in one.rows] == [StepState.OK, StepState.SKIPPED, StepState.OK]
+    assert [row.state for row in one.rows] == [RolloutStepState.OK, RolloutStepState.SKIPPED, RolloutStepState.OK]
 
 
 def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
@@ -199,17 +199,17 @@ def test_desired_state_that_changed_meanwhile_fails_it(cluster: Cluster, alice: 
     """Nothing is overwritten, nobody restarts."""
     auths = auths_of_a_fleet(1)
     one = Rollout(cluster, alice, *auths)
-    other = planning.plan(
+    other = planning.plan_change(
         cluster.pk,
         {"auth": {AUTH_TTL_VARIABLE: "1m"}},
         one.nodes.record(one.now),
         revision=desired.revision_of({}),
-        terms={},
-        roll_out=False,
-        by=by(alice),
+        rollout_settings={},
+        should_roll_out=False,
+        actor=by(alice),
         now=NOW,
     )
-    desired.store(other)
+    desired.store_desired_values(other)
     assert one.until_over().state == ChangeState.FAILED
     assert auths[0].run == 1
 

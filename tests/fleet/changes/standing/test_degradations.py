@@ -9,7 +9,7 @@ import pytest
 from fleet.changes.standing import degradations
 from fleet.changes.standing.degradations import DegradeRequest
 from fleet.models.changes import AuditEntry
-from fleet.vocabulary.changes import SYSTEM
+from fleet.vocabulary.changes import SYSTEM_ACTOR
 from tests.fleet.changes.conftest import NOW
 
 REQUEST = DegradeRequest("default", "p-1", "proxy-1", True, "slow disk", 600.0, "r-1")
@@ -22,10 +22,10 @@ def test_request_and_its_failure_are_rows() -> None:
     def no_broker() -> None:
         raise OSError("no broker")
 
-    degradations.ask(REQUEST, SYSTEM, lambda: None)
+    degradations.submit_degrade_request(REQUEST, SYSTEM_ACTOR, lambda: None)
     with pytest.raises(OSError, match="no broker"):
-        degradations.ask(replace(REQUEST, degraded=False), SYSTEM, no_broker)
-    degradations.fail(REQUEST, "connection refused", NOW)
+        degradations.submit_degrade_request(replace(REQUEST, degraded=False), SYSTEM_ACTOR, no_broker)
+    degradations.record_failure(REQUEST, "connection refused", NOW)
     first, second, third = AuditEntry.objects.order_by("pk")
     assert (first.action, first.outcome, first.subject, first.reason, first.request_id) == (
         "instance.degrade", "done", "proxy-1", "slow disk", "r-1",

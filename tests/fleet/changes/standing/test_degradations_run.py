@@ -25,9 +25,9 @@ async def test_instance_is_degraded_and_restored() -> None:
     InstanceAdminServicer("p-1", standing).add_to(server)
     facts = replace(FACTS, address=f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
     await server.start()
-    assert await degradations_run.send(REQUEST, {0: facts}, None) == ""
+    assert await degradations_run.send_request(REQUEST, {0: facts}, None) == ""
     assert standing.status.degraded_reason == "slow disk"
-    assert await degradations_run.send(replace(REQUEST, degraded=False), {0: facts}, None) == ""
+    assert await degradations_run.send_request(replace(REQUEST, degraded=False), {0: facts}, None) == ""
     assert standing.status.degraded_reason is None
     await server.stop(None)
 
@@ -41,13 +41,13 @@ async def test_server_of_another_role_is_sent_nothing(tmp_path: Path, certificat
     port = add_port(server, "127.0.0.1:0", certificates.of("node-1", certificate))
     await server.start()
     facts = replace(FACTS, address=f"127.0.0.1:{port}")
-    error = await degradations_run.send(REQUEST, {0: facts}, certificates.of("console", "console"))
+    error = await degradations_run.send_request(REQUEST, {0: facts}, certificates.of("console", "console"))
     assert (error == "") is (standing.status.degraded_reason is not None) is (certificate == "proxy")
     await server.stop(None)
 
 
 async def test_instance_that_cannot_be_reached_is_a_sentence() -> None:
     """Not in the record, without an address, or not there."""
-    assert await degradations_run.send(REQUEST, {}, None) == "the record has no such instance any more"
-    assert await degradations_run.send(REQUEST, {0: FACTS}, None)
-    assert await degradations_run.send(REQUEST, {0: replace(FACTS, address="127.0.0.1:1")}, None)
+    assert await degradations_run.send_request(REQUEST, {}, None) == "the record has no such instance any more"
+    assert await degradations_run.send_request(REQUEST, {0: FACTS}, None)
+    assert await degradations_run.send_request(REQUEST, {0: replace(FACTS, address="127.0.0.1:1")}, None)

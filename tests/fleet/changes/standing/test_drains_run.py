@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc.aio
 
 from fleet.changes.standing import drains_run
-from fleet.changes.standing.drains import Due
+from fleet.changes.standing.drains import DueDrain
 from fleet.nodes.shared.instance_admin import InstanceAdminServicer
 from fleet.transport.declared_status import DeclaredStatus
 from fleet.vocabulary.instances import InstanceKind
@@ -19,11 +19,11 @@ async def test_instances_are_told() -> None:
     InstanceAdminServicer("p-1", standing).add_to(server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    answers = await drains_run.tell(
+    answers = await drains_run.send_drains(
         [
-            Due(1, address, PROXY, True, "kernel"),
-            Due(2, "127.0.0.1:1", PROXY, True, ""),
-            Due(3, "nowhere", PROXY, True, ""),
+            DueDrain(1, address, PROXY, True, "kernel"),
+            DueDrain(2, "127.0.0.1:1", PROXY, True, ""),
+            DueDrain(3, "nowhere", PROXY, True, ""),
         ],
         None,
     )
@@ -31,6 +31,6 @@ async def test_instances_are_told() -> None:
     assert standing.status.draining_reason == "kernel"
     assert answers[2]
     assert answers[3]
-    assert await drains_run.tell([Due(1, address, PROXY, False, "")], None) == {1: ""}
+    assert await drains_run.send_drains([DueDrain(1, address, PROXY, False, "")], None) == {1: ""}
     assert standing.status.draining_reason is None
     await server.stop(None)

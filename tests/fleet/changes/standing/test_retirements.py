@@ -9,12 +9,12 @@ import redis
 from django.contrib.auth.models import User
 
 from fleet.changes.standing import retirements
-from fleet.changes.standing.retirements import Wanted
+from fleet.changes.standing.retirements import RetireRequest
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
 from fleet.models.inventory import Agent
 from fleet.monitoring.columns import RETIRED
-from fleet.monitoring.history.store import recall
+from fleet.monitoring.history.store import load_record_seed
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
@@ -28,9 +28,9 @@ def writer(valkey_url: str, prefix: str) -> Writer:
     return made
 
 
-def wanted(user: User, writer: Writer, index: int, *, retired: bool = True) -> Wanted:
+def wanted(user: User, writer: Writer, index: int, *, retired: bool = True) -> RetireRequest:
     ids, names = writer.agent_ids("default")
-    return Wanted(ids[index], names[index], index, retired, "scrapped", by(user))
+    return RetireRequest(ids[index], names[index], index, retired, "scrapped", by(user))
 
 
 def marked(writer: Writer) -> list[int]:
@@ -39,14 +39,14 @@ def marked(writer: Writer) -> list[int]:
 
 def test_record_follows_and_the_log_says_who(cluster: Cluster, alice: User, writer: Writer) -> None:
     """Of one that the database had not heard of; asked twice it is said twice and done once; and back again."""
-    assert retirements.ask("default", wanted(alice, writer, 1), lambda: NOW)
-    assert not retirements.ask("default", wanted(alice, writer, 1), lambda: NOW)
-    assert retirements.apply(writer, "default") == 1
+    assert retirements.record_retire_request("default", wanted(alice, writer, 1), lambda: NOW)
+    assert not retirements.record_retire_request("default", wanted(alice, writer, 1), lambda: NOW)
+    assert retirements.sync_record(writer, "default") == 1
     assert marked(writer) == [1]
-    assert retirements.apply(writer, "default") == 0
+    assert retirements.sync_record(writer, "default") == 0
 
-    assert retirements.ask("default", wanted(alice, writer, 1, retired=False), lambda: NOW)
-    assert retirements.apply(writer, "default") == 1
+    assert retirements.record_retire_request("default", wanted(alice, writer, 1, retired=False), lambda: NOW)
+    assert retirements.sync_record(writer, "default") == 1
 
     assert marked(writer) == []
     entries = AuditEntry.objects.order_by("pk").values_list("action", "before", "after", "reason")
@@ -59,18 +59,18 @@ def test_record_follows_and_the_log_says_who(cluster: Cluster, alice: User, writ
 
 def test_new_record_begins_with_them(cluster: Cluster, alice: User, writer: Writer) -> None:
     """Redis may forget; while there is no record there is nothing to do."""
-    retirements.ask("default", wanted(alice, writer, 2), lambda: NOW)
+    retirements.record_retire_request("default", wanted(alice, writer, 2), lambda: NOW)
     for key in writer.redis.scan_iter(f"{writer.prefix}:*"):
         writer.redis.delete(key)
-    assert retirements.apply(writer, "default") == 0
-    assert recall("default").memory["flags"].tolist() == [RETIRED]
+    assert retirements.sync_record(writer, "default") == 0
+    assert load_record_seed("default").memory["flags"].tolist() == [RETIRED]
 
 
 def test_agents_are_told_apart_by_their_ids(cluster: Cluster, alice: User, writer: Writer) -> None:
     """The database may have closed a gap that the record has still."""
-    retirements.ask("default", wanted(alice, writer, 2), lambda: NOW)
+    retirements.record_retire_request("default", wanted(alice, writer, 2), lambda: NOW)
     Agent.objects.update(position=0)
-    retirements.apply(writer, "default")
+    retirements.sync_record(writer, "default")
     assert marked(writer) == [2]
 
 

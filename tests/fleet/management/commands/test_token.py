@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from fleet.models.access import give_role
+from fleet.models.access import set_role
 from fleet.models.changes import AuditEntry
 from fleet.models.tokens import ApiToken, find_token
 
@@ -24,7 +24,7 @@ def _run(*words: str) -> str:
 @pytest.fixture(autouse=True)
 def viewer() -> User:
     user = User.objects.create_user("vera")
-    give_role(user, "viewer")
+    set_role(user, "viewer")
     return user
 
 

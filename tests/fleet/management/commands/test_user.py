@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from fleet.models.access import Permission, may
+from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -28,9 +28,9 @@ def test_create_prints_a_password_that_signs_in() -> None:
     password = _run("create", "olga", "--role", "operator", "--cluster", "eu", "--cluster", "eu")
     olga = User.objects.get(username="olga")
     assert olga.check_password(password)
-    assert may(olga, Permission.ACT_ON_FLEET, "eu")
-    assert not may(olga, Permission.ACT_ON_FLEET, "us")
-    assert not may(olga, Permission.CHANGE_CONFIG)
+    assert has_permission(olga, Permission.ACT_ON_FLEET, "eu")
+    assert not has_permission(olga, Permission.ACT_ON_FLEET, "us")
+    assert not has_permission(olga, Permission.CHANGE_CONFIG)
 
 
 def test_create_with_a_password_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_role_off_and_on() -> None:
     """A role replaces the one before; who is off may nothing, and keeps the role for later."""
     _run("create", "vera", "--role", "viewer")
     assert _run("role", "vera", "admin") == "vera is admin"
-    assert may(User.objects.get(), Permission.MANAGE_ACCESS)
+    assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
     _run("off", "vera")
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.subject, row.outcome) for row in rows] == [
@@ -53,12 +53,12 @@ def test_role_off_and_on() -> None:
     assert rows[1].before["roles"] == ["viewer"]
     assert rows[1].after["roles"] == ["admin"]
     assert all(row.who.startswith("manage.py user, by ") for row in rows)
-    assert not may(User.objects.get(), Permission.VIEW_FLEET)
+    assert not has_permission(User.objects.get(), Permission.VIEW_FLEET)
     (row,) = json.loads(_run("list", "--json"))
     assert (row["username"], row["roles"], row["active"]) == ("vera", ["admin"], False)
     assert _run("list") == "vera  admin  all clusters  (off)"
     _run("on", "vera")
-    assert may(User.objects.get(), Permission.MANAGE_ACCESS)
+    assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
 
 
 @pytest.mark.parametrize(

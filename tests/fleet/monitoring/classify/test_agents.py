@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fleet.monitoring.classify import classify
-from fleet.monitoring.evidence import AgentEvidence, Feed, FleetEvidence, Mode
-from fleet.vocabulary.instances import Attempt
+from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidence, ReconnectMode
+from fleet.vocabulary.instances import PollAttempt
 from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.fakes.small_fleet import (
     EXPIRED,
@@ -23,7 +23,7 @@ from tests.fakes.small_fleet import (
     heartbeat,
 )
 
-STALE = Feed(NOW - 10, NOW - 10)
+STALE = FeedFreshness(NOW - 10, NOW - 10)
 LOST = heartbeat(expires_at=NOW - 1)
 
 #: (name, agent, fleet, state, reason, cause)
@@ -34,7 +34,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "every source that covers it is stale",
         agent(),
-        fleet(presence=STALE, tunnels={PROXY_1: STALE, PROXY_2: Feed(NOW, NOW)}),
+        fleet(presence=STALE, tunnels={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -50,7 +50,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "its proxy is fine but its tunnels were not read lately",
         agent(),
-        fleet(tunnels={PROXY_1: STALE, PROXY_2: Feed(NOW, NOW)}),
+        fleet(tunnels={PROXY_1: STALE, PROXY_2: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -98,7 +98,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "heartbeats, and a proxy that may have its first tunnel was not read yet",
         agent(tunnels=(), last_proxies=(), had_tunnel=False),
-        fleet(tunnels={PROXY_1: Feed(NOW, NOW)}),
+        fleet(tunnels={PROXY_1: FeedFreshness(NOW, NOW)}),
         State.UNKNOWN,
         Reason.STALE,
         "",
@@ -146,7 +146,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     ("heartbeats without a tunnel", agent(tunnels=()), fleet(), State.STRANDED, Reason.NO_TUNNEL, ""),
     (
         "resource expired though all is fine",
-        agent(heartbeat=heartbeat(expires_at=NOW - 1, mode=Mode.RECONNECT)),
+        agent(heartbeat=heartbeat(expires_at=NOW - 1, mode=ReconnectMode.RECONNECT)),
         fleet(),
         State.STRANDED,
         Reason.RESOURCE_EXPIRED,
@@ -301,7 +301,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, State, Reason, str]] = [
     (
         "rests on a degraded instance",
         agent(),
-        fleet(degraded=frozenset({PROXY_1})),
+        fleet(degraded_instances=frozenset({PROXY_1})),
         State.DEGRADED,
         Reason.INSTANCE_DEGRADED,
         "uuid-proxy-1",
@@ -337,7 +337,7 @@ def test_classify_rows_cover_every_state_and_reason() -> None:
 
 def test_classify_single_failed_poll_strands_nobody() -> None:
     """One failed attempt at its only proxy leaves the agent healthy."""
-    once = {"attempts": (Attempt(NOW - 0.2, False, "timeout"), Attempt(NOW - 1.2, True))}
+    once = {"attempts": (PollAttempt(NOW - 0.2, False, "timeout"), PollAttempt(NOW - 1.2, True))}
     assert classify(agent(), fleet(proxy_1=once), NOW).state is State.HEALTHY
 
 

@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
-from fleet.monitoring.classify import FleetFrame, classify_in, prepare
-from fleet.monitoring.classify.situation import Resource, read
-from fleet.monitoring.evidence import AgentEvidence, Feed, Mode
-from fleet.vocabulary.instances import Attempt
+from fleet.monitoring.classify import FleetFrame, classify_in, prepare_frame
+from fleet.monitoring.classify.situation import ResourceState, read_situation
+from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, ReconnectMode
+from fleet.vocabulary.instances import PollAttempt
 from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.small_fleet import (
     AUTH_1,
@@ -37,16 +37,16 @@ FACTS = {
     "expired": EXPIRED,
     "gone": GONE,
     "unpolled": UNPOLLED,
-    "once": {"attempts": (Attempt(NOW - 0.2, False, "timeout"), Attempt(NOW - 1.2, True))},
+    "once": {"attempts": (PollAttempt(NOW - 0.2, False, "timeout"), PollAttempt(NOW - 1.2, True))},
 }
 ONE = ("ok", "silent", "unhealthy", "expired", "gone", "unpolled")
 OTHER_AUTH = ("ok", "unhealthy")
 OTHER_PROXY = ("ok", "silent")
 FEEDS = {
-    "answered": Feed(NOW, NOW),
-    "failing": Feed(NOW, NOW - 60),
-    "stale": Feed(NOW - 60, NOW - 60),
-    "never": Feed(),
+    "answered": FeedFreshness(NOW, NOW),
+    "failing": FeedFreshness(NOW, NOW - 60),
+    "stale": FeedFreshness(NOW - 60, NOW - 60),
+    "never": FeedFreshness(),
 }
 #: auth-1, auth-2, proxy-1, proxy-2, the presence feed, proxy-1's tunnel feed.
 Where = tuple[str, str, str, str, str, str]
@@ -58,8 +58,8 @@ HEARTBEATS = {
     "none": None,
     "pick-first": heartbeat(),
     "wants two": heartbeat(desired=2, claimed=2),
-    "reconnect": heartbeat(mode=Mode.RECONNECT, health_check=True, via_proxy=PROXY_2),
-    "expired": heartbeat(expires_at=NOW - 2, mode=Mode.UNKNOWN),
+    "reconnect": heartbeat(mode=ReconnectMode.RECONNECT, health_check=True, via_proxy=PROXY_2),
+    "expired": heartbeat(expires_at=NOW - 2, mode=ReconnectMode.UNKNOWN),
 }
 TUNNELS = {"no tunnel": (), "one tunnel": (PROXY_1,), "two tunnels": (PROXY_1, PROXY_2)}
 MEMORIES = {
@@ -86,7 +86,7 @@ BADNESS = {
 def frame_of(where: Where) -> FleetFrame:
     """Prepare the frame of one combination of instances and feeds."""
     auth_1, auth_2, proxy_1, proxy_2, presence, feed = where
-    return prepare(
+    return prepare_frame(
         fleet(
             auth_1=FACTS[auth_1],
             auth_2=FACTS[auth_2],
@@ -145,7 +145,7 @@ def test_classify_every_verdict_is_well_formed() -> None:
         assert verdict.recovery is not Recovery.ONLY_IF_CAUSE_RECOVERS or verdict.cause, case
         assert verdict.sentence.endswith("."), case
         if verdict.cause:
-            ailing = {s.facts.id for s in frame.standings.values() if s.sick} | {"backend/default"}
+            ailing = {s.facts.id for s in frame.conditions.values() if s.sick} | {"backend/default"}
             assert verdict.cause in ailing, case
             assert (verdict.cause == "backend/default") == (verdict.reason is Reason.BACKEND_DOWN), case
 
@@ -155,17 +155,17 @@ def test_classify_healthy_means_reachable_over_well_instances() -> None:
     for frame, evidence, verdict in cases():
         if verdict.state is not State.HEALTHY:
             continue
-        situation = read(evidence, frame)
-        assert situation.reachable
-        assert not all(situation.sick(index) for index in situation.live)
-        assert not situation.sick(situation.auth)
+        situation = read_situation(evidence, frame)
+        assert situation.is_reachable
+        assert not all(situation.is_sick(index) for index in situation.live)
+        assert not situation.is_sick(situation.auth)
 
 
 def test_classify_reachable_is_never_unknown_nor_stranded() -> None:
     """What something fresh shows to be reachable is neither unknown, stranded nor offline."""
     lost = {State.UNKNOWN, State.STRANDED, State.OFFLINE, State.NEVER}
     for frame, evidence, verdict in cases():
-        if read(evidence, frame).reachable and not frame.unreachable:
+        if read_situation(evidence, frame).is_reachable and not frame.unreachable:
             assert verdict.state not in lost, (evidence, verdict)
 
 
@@ -174,10 +174,10 @@ def test_classify_stranded_needs_life_or_a_culprit() -> None:
     for frame, evidence, verdict in cases():
         if verdict.state is not State.STRANDED:
             continue
-        s = read(evidence, frame)
-        assert not s.reachable
-        used = [*s.used, *(index for index in (s.auth, s.via_proxy) if index is not None)]
-        assert s.live or s.heartbeats or any(s.sick(index) for index in used), (evidence, verdict)
+        s = read_situation(evidence, frame)
+        assert not s.is_reachable
+        used = [*s.recent_proxies, *(index for index in (s.auth, s.via_proxy) if index is not None)]
+        assert s.live or s.has_live_heartbeat or any(s.is_sick(index) for index in used), (evidence, verdict)
 
 
 def test_classify_offline_blames_nobody_and_misses_nothing() -> None:
@@ -185,12 +185,12 @@ def test_classify_offline_blames_nobody_and_misses_nothing() -> None:
     for frame, evidence, verdict in cases():
         if verdict.state is not State.OFFLINE:
             continue
-        s = read(evidence, frame)
+        s = read_situation(evidence, frame)
         assert not s.live
-        assert not s.heartbeats
+        assert not s.has_live_heartbeat
         assert s.blamed_auth is None
         assert not s.blamed_proxies
-        assert s.resource is not Resource.UNCLEAR
+        assert s.resource is not ResourceState.UNCLEAR
 
 
 def test_classify_nothing_fresh_is_unknown() -> None:

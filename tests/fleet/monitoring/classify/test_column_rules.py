@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fleet.monitoring.classify import classify_columns, count_states, prepare, remember
+from fleet.monitoring.classify import classify_columns, count_states, prepare_frame, update_memory
 from fleet.monitoring.columns import empty_heartbeats, empty_memory
-from fleet.monitoring.evidence import Feed, FleetEvidence, Mode
+from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, ReconnectMode
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import State
 from tests.fakes.small_fleet import NOW, SILENT, TIMING, UNHEALTHY, instance
@@ -28,14 +28,14 @@ def judge(
     """Count verdicts on agents spread evenly over auths and proxies; the last `lost` have lost their tunnels."""
     kinds = [InstanceKind.AUTH] * AUTHS + [InstanceKind.PROXY] * PROXIES
     instances = {i: instance(i, kind, f"{kind}-{i}", **faults.get(i, {})) for i, kind in enumerate(kinds)}
-    read = Feed(NOW, NOW)
+    read = FeedFreshness(NOW, NOW)
     feeds = dict.fromkeys(range(AUTHS, AUTHS + PROXIES), read)
-    frame = prepare(FleetEvidence("default", instances, read, feeds, timing=TIMING), NOW)
+    frame = prepare_frame(FleetEvidence("default", instances, read, feeds, timing=TIMING), NOW)
     heartbeats, (agents, proxies) = _heartbeats(connections), _tunnels(connections)
-    known = remember(empty_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
+    known = update_memory(empty_memory(AGENTS), heartbeats, agents, proxies, NOW - 60).memory
     kept = agents < AGENTS - lost
     agents, proxies = agents[kept], proxies[kept]
-    memory = remember(known, heartbeats, agents, proxies, NOW, frame).memory
+    memory = update_memory(known, heartbeats, agents, proxies, NOW, frame).memory
     states = classify_columns(heartbeats, memory, agents, proxies, frame, NOW)["state"]
     return {state: count for state, count in count_states(states).items() if count}
 
@@ -63,7 +63,7 @@ def test_incident_counts(
 
 def _heartbeats(connections: int) -> npt.NDArray[np.void]:
     rows = empty_heartbeats(AGENTS)
-    rows["expires_at"], rows["ttl"], rows["mode"] = NOW + 16, 20, Mode.PICK_FIRST
+    rows["expires_at"], rows["ttl"], rows["mode"] = NOW + 16, 20, ReconnectMode.PICK_FIRST
     rows["auth"] = np.arange(AGENTS) % AUTHS
     rows["desired"] = rows["claimed"] = connections
     return rows

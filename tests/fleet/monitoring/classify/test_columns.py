@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.monitoring.classify import classify_columns, classify_in, evidence_of, prepare
+from fleet.monitoring.classify import classify_columns, classify_in, evidence_of, prepare_frame
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS, RECOVERY_SHIFT, VERDICT
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 from tests.fakes.fleets import NOW, RandomFleet, random_fleet
@@ -15,7 +15,7 @@ from tests.fakes.fleets import NOW, RandomFleet, random_fleet
 
 def compare(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery]]:
     """Classify both ways, insist on equal answers, and say which were seen."""
-    frame = prepare(fleet.evidence, NOW)
+    frame = prepare_frame(fleet.evidence, NOW)
     columns = (fleet.heartbeats, fleet.memory, fleet.tunnel_agents, fleet.tunnel_proxies)
     seen = set()
     for index, row in enumerate(classify_columns(*columns, frame, NOW)):
@@ -71,7 +71,7 @@ def test_classify_columns_law_meets_every_state_and_reason() -> None:
 def test_classify_columns_keeps_since_while_the_state_stays() -> None:
     """An unchanged state keeps its since; a changed one, and a new agent, begin now."""
     fleet = random_fleet(1, 50, 2, 3, 0.8)
-    frame = prepare(fleet.evidence, NOW)
+    frame = prepare_frame(fleet.evidence, NOW)
     columns = (fleet.heartbeats, fleet.memory, fleet.tunnel_agents, fleet.tunnel_proxies)
     previous = classify_columns(*columns, frame, NOW)[:40].copy()
     previous["since"] = NOW - 100
@@ -91,7 +91,7 @@ def test_classify_columns_of_nobody(agents: int) -> None:
         fleet.memory,
         fleet.tunnel_agents,
         fleet.tunnel_proxies,
-        prepare(fleet.evidence, NOW),
+        prepare_frame(fleet.evidence, NOW),
         NOW,
     )
     assert verdicts.dtype == VERDICT

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleet.monitoring.classify import classify, classify_columns, instance_sentence, prepare
+from fleet.monitoring.classify import classify, classify_columns, instance_sentence, prepare_frame
 from fleet.monitoring.classify.dependencies import Dependency
 from fleet.monitoring.columns import HAD_TUNNEL, NO_INSTANCE, empty_heartbeats, empty_memory
 from fleet.monitoring.evidence import FleetEvidence
@@ -68,7 +68,7 @@ def since(at: float, facts: Facts) -> Facts:
 )
 def test_cause_of_a_sick_proxy(auth: Facts, proxy: Facts, cause: int) -> None:
     """The auth it heartbeats through, if that fell sick first as far as polls can tell; else itself."""
-    frame = prepare(fleet(auth_1=auth, proxy_1=proxy), NOW)
+    frame = prepare_frame(fleet(auth_1=auth, proxy_1=proxy), NOW)
     assert frame.cause_of(PROXY_1) == cause
     assert frame.cause_of(PROXY_2) == PROXY_2
     assert frame.tables.causes[[AUTH_1, PROXY_1, PROXY_2, 77, BACKEND_CAUSE, NO_INSTANCE]].tolist() == [
@@ -78,7 +78,7 @@ def test_cause_of_a_sick_proxy(auth: Facts, proxy: Facts, cause: int) -> None:
 
 def test_backend_is_the_cause_when_all_auths_are_sick() -> None:
     """The same as of agents behind those auths; nobody moves."""
-    frame = prepare(fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, proxy_1={**UNHEALTHY, **THROUGH}), NOW)
+    frame = prepare_frame(fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, proxy_1={**UNHEALTHY, **THROUGH}), NOW)
     assert frame.dependencies == {PROXY_1: Dependency(BACKEND_CAUSE, None)}
     assert frame.cause_clause(PROXY_1) == "all auth servers fell sick together"
 
@@ -87,10 +87,10 @@ def test_backend_is_the_cause_when_all_auths_are_sick() -> None:
 def test_proxy_moves_to_another_auth_by_itself(ttl: float, moves_at: float) -> None:
     """It tries again within a minute, and is well by its next heartbeat; without another auth it stays sick."""
     proxy = {**UNHEALTHY, **THROUGH, "ttl": ttl}
-    found = prepare(fleet(auth_1=UNHEALTHY, proxy_1=proxy), NOW).dependencies[PROXY_1]
+    found = prepare_frame(fleet(auth_1=UNHEALTHY, proxy_1=proxy), NOW).dependencies[PROXY_1]
     assert found == Dependency(AUTH_1, moves_at)
     alone = since(NOW - 9000, SILENT)
-    assert prepare(fleet(auth_1=UNHEALTHY, auth_2=alone, proxy_1=proxy), NOW).dependencies == {
+    assert prepare_frame(fleet(auth_1=UNHEALTHY, auth_2=alone, proxy_1=proxy), NOW).dependencies == {
         PROXY_1: Dependency(AUTH_1, None)
     }
 
@@ -153,8 +153,8 @@ def test_agents_with_nowhere_to_go_wait_for_the_backend() -> None:
 )
 def test_sentence_of_the_proxy(proxy: Facts, sentence: str) -> None:
     """What is wrong with it, and why."""
-    frame = prepare(behind(proxy, {}), NOW)
-    standing = frame.standings[PROXY_1]
+    frame = prepare_frame(behind(proxy, {}), NOW)
+    standing = frame.conditions[PROXY_1]
     assert standing.state is not InstanceState.OK
     assert instance_sentence(standing.facts, standing.state, NOW, frame.cause_clause(PROXY_1)) == sentence
 
@@ -164,7 +164,7 @@ def test_random_fleets_have_dependencies() -> None:
     found = [
         dependency
         for seed in range(60)
-        for dependency in prepare(
+        for dependency in prepare_frame(
             random_fleet(seed, 0, 3, 4, 0.5).evidence, 1_000_000.0
         ).dependencies.values()
     ]
@@ -174,7 +174,7 @@ def test_random_fleets_have_dependencies() -> None:
 
 def test_columns_name_the_same_cause() -> None:
     """One agent on a proxy behind a sick auth, packed."""
-    frame = prepare(behind(SICK, {}), NOW)
+    frame = prepare_frame(behind(SICK, {}), NOW)
     rows = empty_heartbeats(1)
     rows["auth"], rows["expires_at"], rows["ttl"], rows["desired"] = AUTH_2, NOW + 16, 20.0, 1
     memory = empty_memory(1)

@@ -5,35 +5,35 @@ from __future__ import annotations
 import pytest
 
 from fleet.monitoring.classify.destination_health import (
-    degraded_of,
+    find_degraded_instances,
     health_of,
     health_sentence,
-    outcome_of,
-    preference,
-    watched,
+    probe_outcome_of,
+    preference_key_of,
+    update_watch,
 )
 from fleet.monitoring.evidence import Timing
 from fleet.protocol.destination.health import LITERAL_SETTINGS, Health, ProbeOutcome, HealthReason
 from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
-from fleet.vocabulary.watch import UNWATCHED, Watch
+from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
 TIMING = Timing()
 NOT_SERVING, SERVING, OLD = ServingStatus.NOT_SERVING, ServingStatus.SERVING, ServingStatus.SERVICE_UNKNOWN
 
 
-def facts(watch: Watch, index: int = 0, gone_at: float | None = None) -> InstanceFacts:
+def facts(watch: InstanceWatch, index: int = 0, gone_at: float | None = None) -> InstanceFacts:
     return InstanceFacts(
         f"i{index}", index, InstanceKind.PROXY, f"proxy-{index}", "h:1", watch=watch, gone_at=gone_at
     )
 
 
-def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EMPTY_STATUS) -> Watch:
+def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EMPTY_STATUS) -> InstanceWatch:
     """What polls a second apart make: S, D, F."""
     letters = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
-    watch = UNWATCHED
+    watch = INITIAL_WATCH
     for at, letter in enumerate(events, start=1):
-        watch = watched(watch, letters[letter], said, address=address, at=float(at))
+        watch = update_watch(watch, letters[letter], said, address=address, at=float(at))
     return watch
 
 
@@ -54,7 +54,7 @@ def test_outcome_of_a_poll(
     reached: bool, serving: ServingStatus | None, readyz: int | None, said: InstanceStatus, outcome: ProbeOutcome
 ) -> None:
     """Draining is no matter of health; whoever is not well is not merely degraded."""
-    assert outcome_of(reached=reached, serving=serving, readyz=readyz, said=said) is outcome
+    assert probe_outcome_of(is_reached=reached, serving_status=serving, readyz=readyz, status=said) is outcome
 
 
 def test_flapping_instance_is_degraded_though_never_silent() -> None:
@@ -73,24 +73,24 @@ def test_health_that_is_old_is_unknown() -> None:
     assert health_of(facts(watch), 3.0 + TIMING.stale_after - 0.1, TIMING) is Health.DEGRADED
     assert health_of(facts(watch), 3.0 + TIMING.stale_after, TIMING) is Health.UNKNOWN
     assert health_of(facts(watch, gone_at=3.0), 4.0, TIMING) is Health.UNKNOWN
-    assert health_of(facts(UNWATCHED), 4.0, TIMING) is Health.UNKNOWN
+    assert health_of(facts(INITIAL_WATCH), 4.0, TIMING) is Health.UNKNOWN
 
 
 def test_another_address_is_another_destination() -> None:
     """What was seen of the old one says nothing."""
-    watch = watched(after("SFF"), ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:2", at=9.0)
+    watch = update_watch(after("SFF"), ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:2", at=9.0)
     assert watch.active.signal.health is Health.HEALTHY
     assert watch.active.signal.reason is HealthReason.PROBE_SUCCEEDED
 
 
 def test_what_it_said_stands_while_it_does_not_answer() -> None:
     """Draining is not taken back by a timeout, and is since when it was first seen."""
-    watch = watched(UNWATCHED, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0)
-    watch = watched(watch, ProbeOutcome.FAILURE, None, address="h:1", at=2.0)
-    watch = watched(watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0)
-    assert watch.draining is not None
-    assert (watch.draining.reason, watch.draining.at, watch.says) == ("kernel", 1.0, "busy")
-    assert watched(watch, ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:1", at=4.0).draining is None
+    watch = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0)
+    watch = update_watch(watch, ProbeOutcome.FAILURE, None, address="h:1", at=2.0)
+    watch = update_watch(watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0)
+    assert watch.drain_request is not None
+    assert (watch.drain_request.reason, watch.drain_request.at, watch.degraded_reason) == ("kernel", 1.0, "busy")
+    assert update_watch(watch, ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:1", at=4.0).drain_request is None
 
 
 def test_degraded_ones_by_index() -> None:
@@ -101,16 +101,16 @@ def test_degraded_ones_by_index() -> None:
         2: facts(after("F"), 2),
         3: facts(after("D"), 3),
     }
-    assert degraded_of(known, 4.0, TIMING) == {1, 3}
+    assert find_degraded_instances(known, 4.0, TIMING) == {1, 3}
 
 
 def test_sentences_say_why() -> None:
     """Its own word when that is why; nothing when all is well."""
-    own = watched(UNWATCHED, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0)
+    own = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0)
     assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 says that it is degraded: disk full."
     assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
     assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
-    assert health_sentence(facts(UNWATCHED), Health.UNKNOWN) == ""
+    assert health_sentence(facts(INITIAL_WATCH), Health.UNKNOWN) == ""
 
 
 def test_preference_goes_by_health_and_draining() -> None:
@@ -119,19 +119,19 @@ def test_preference_goes_by_health_and_draining() -> None:
     told = {
         "healthy": after("S"),
         "degraded": after("D"),
-        "unknown": UNWATCHED,
+        "unknown": INITIAL_WATCH,
         "healthy, drains": after("S", said=drains),
         "degraded, drains": after("D", said=drains),
         "unhealthy": after("F"),
     }
-    ranks = [preference(facts(watch), 2.0, TIMING) for watch in told.values()]
+    ranks = [preference_key_of(facts(watch), 2.0, TIMING) for watch in told.values()]
     assert ranks == sorted(ranks)
     assert ranks[1] == ranks[2]
     assert len(set(ranks)) == 5
-    assert preference(facts(told["unhealthy"]), 1_000.0, TIMING) == ranks[2]
+    assert preference_key_of(facts(told["unhealthy"]), 1_000.0, TIMING) == ranks[2]
 
 
 def test_polls_read_literally() -> None:
     """One that says that it is degraded at its first poll has not succeeded."""
-    watch = watched(UNWATCHED, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS)
+    watch = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS)
     assert health_of(facts(watch), 2.0, TIMING) is Health.UNHEALTHY

@@ -9,10 +9,10 @@ import pytest
 
 from fleet.monitoring.classify import instance_sentence, instance_state
 from fleet.monitoring.classify.instances import sick_since
-from fleet.vocabulary.instances import Attempt, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import PollAttempt, InstanceKind, InstanceState, ServingStatus
 from tests.fakes.small_fleet import EXPIRED, GONE, NOW, OK, SILENT, TIMING, UNHEALTHY, UNPOLLED, instance
 
-FAILED_NOW = Attempt(NOW - 0.2, False, "refused")
+FAILED_NOW = PollAttempt(NOW - 0.2, False, "refused")
 
 #: (name, facts, state); the stale age of these tests is 10 s.
 ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
@@ -48,29 +48,29 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
     ("expired and no longer polled", {**UNPOLLED, **EXPIRED}, InstanceState.EXPIRED),
     (
         "one failed attempt after a good one",
-        {"attempts": (FAILED_NOW, Attempt(NOW - 1, True))},
+        {"attempts": (FAILED_NOW, PollAttempt(NOW - 1, True))},
         InstanceState.OK,
     ),
-    ("a good attempt after a failed one", {"attempts": (Attempt(NOW, True), FAILED_NOW)}, InstanceState.OK),
+    ("a good attempt after a failed one", {"attempts": (PollAttempt(NOW, True), FAILED_NOW)}, InstanceState.OK),
     ("one failed attempt and nothing before", {**UNPOLLED, "attempts": (FAILED_NOW,)}, InstanceState.UNKNOWN),
     (
         "a failure, and one from before we paused",
-        {**UNPOLLED, "attempts": (FAILED_NOW, Attempt(NOW - 600, False))},
+        {**UNPOLLED, "attempts": (FAILED_NOW, PollAttempt(NOW - 600, False))},
         InstanceState.UNKNOWN,
     ),
     (
         "polled exactly a stale age ago",
-        {"attempts": (Attempt(NOW - 10, True),), "serving_at": NOW - 10, "readyz_at": NOW - 10},
+        {"attempts": (PollAttempt(NOW - 10, True),), "serving_at": NOW - 10, "readyz_at": NOW - 10},
         InstanceState.UNKNOWN,
     ),
     (
         "polled just within the stale age",
-        {"attempts": (Attempt(NOW - 9.9, True),), "serving_at": NOW - 10, "readyz_at": NOW - 10},
+        {"attempts": (PollAttempt(NOW - 9.9, True),), "serving_at": NOW - 10, "readyz_at": NOW - 10},
         InstanceState.OK,
     ),
     (
         "failed twice, too long ago to count",
-        {**UNPOLLED, "attempts": (Attempt(NOW - 10, False), Attempt(NOW - 11, False))},
+        {**UNPOLLED, "attempts": (PollAttempt(NOW - 10, False), PollAttempt(NOW - 11, False))},
         InstanceState.UNKNOWN,
     ),
     (

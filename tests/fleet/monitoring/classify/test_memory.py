@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.classify import prepare, remember
+from fleet.monitoring.classify import prepare_frame, update_memory
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
@@ -16,7 +16,7 @@ from fleet.monitoring.columns import (
     empty_heartbeats,
     empty_memory,
 )
-from fleet.monitoring.evidence import Feed
+from fleet.monitoring.evidence import FeedFreshness
 from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, TIMING, fleet
 
 Tunnels = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]
@@ -32,17 +32,17 @@ def proxies_after(before: Sequence[int], now_on: Sequence[int]) -> list[int]:
     """Say what one agent's newest proxies are once it is seen on these."""
     memory = empty_memory(1)
     memory["last_proxies"][0, : len(before)] = before
-    after = remember(memory, empty_heartbeats(1), *tunnels((0, proxy) for proxy in now_on), NOW).memory
+    after = update_memory(memory, empty_heartbeats(1), *tunnels((0, proxy) for proxy in now_on), NOW).memory
     return [proxy for proxy in after["last_proxies"][0].tolist() if proxy != NO_INSTANCE]
 
 
 def test_remember_first_tunnel_gives_home_for_ever() -> None:
     """The first proxy seen is the home, and moving does not change it."""
-    first = remember(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
+    first = update_memory(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
     assert first.homes_changed
     assert first.memory["home"].tolist() == [7, NO_INSTANCE]
     assert first.memory["flags"].tolist() == [HAD_TUNNEL, 0]
-    second = remember(first.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW)
+    second = update_memory(first.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW)
     assert not second.homes_changed
     assert second.memory["home"].tolist() == [7, NO_INSTANCE]
 
@@ -50,7 +50,7 @@ def test_remember_first_tunnel_gives_home_for_ever() -> None:
 def test_remember_several_first_tunnels_spread_homes() -> None:
     """Agents first seen on the same two proxies do not all live on the lower one."""
     rows = [(agent, proxy) for agent in range(100) for proxy in (4, 9)]
-    homes = remember(empty_memory(100), empty_heartbeats(100), *tunnels(rows), NOW).memory["home"]
+    homes = update_memory(empty_memory(100), empty_heartbeats(100), *tunnels(rows), NOW).memory["home"]
     assert sorted(set(homes.tolist())) == [4, 9]
     assert (homes == 4).sum() == 50
 
@@ -69,17 +69,17 @@ def test_remember_orders_proxies_newest_first() -> None:
 def test_remember_mesh_agent_does_not_change_every_round() -> None:
     """An agent with more tunnels than are remembered settles."""
     rows = tunnels((0, proxy) for proxy in range(10))
-    first = remember(empty_memory(1), empty_heartbeats(1), *rows, NOW)
-    assert remember(first.memory, empty_heartbeats(1), *rows, NOW + 1).memory is first.memory
+    first = update_memory(empty_memory(1), empty_heartbeats(1), *rows, NOW)
+    assert update_memory(first.memory, empty_heartbeats(1), *rows, NOW + 1).memory is first.memory
 
 
 def test_remember_notes_when_the_last_tunnel_was_lost() -> None:
     """Losing all tunnels is stamped once and cleared when there is one again; never having had one is no loss."""
-    first = remember(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
-    lost = remember(first.memory, empty_heartbeats(2), *tunnels([]), NOW + 1)
+    first = update_memory(empty_memory(2), empty_heartbeats(2), *tunnels([(0, 7)]), NOW)
+    lost = update_memory(first.memory, empty_heartbeats(2), *tunnels([]), NOW + 1)
     assert lost.memory["lost_at"].tolist() == [NOW + 1, 0]
-    assert remember(lost.memory, empty_heartbeats(2), *tunnels([]), NOW + 2).memory is lost.memory
-    back = remember(lost.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW + 3)
+    assert update_memory(lost.memory, empty_heartbeats(2), *tunnels([]), NOW + 2).memory is lost.memory
+    back = update_memory(lost.memory, empty_heartbeats(2), *tunnels([(0, 8)]), NOW + 3)
     assert back.memory["lost_at"].tolist() == [0, 0]
 
 
@@ -87,48 +87,48 @@ def test_remember_last_auth_survives_expiry() -> None:
     """The auth of the newest heartbeat is kept when the row is emptied."""
     heartbeats = empty_heartbeats(1)
     heartbeats["expires_at"], heartbeats["auth"] = NOW, 3
-    seen = remember(empty_memory(1), heartbeats, *tunnels([]), NOW)
+    seen = update_memory(empty_memory(1), heartbeats, *tunnels([]), NOW)
     assert seen.memory["last_auth"].tolist() == [3]
-    assert remember(seen.memory, empty_heartbeats(1), *tunnels([]), NOW).memory is seen.memory
+    assert update_memory(seen.memory, empty_heartbeats(1), *tunnels([]), NOW).memory is seen.memory
 
 
 def test_remember_changes_nothing_in_place_and_grows() -> None:
     """The memory given stays as it is; agents beyond its end begin empty."""
     memory = empty_memory(1)
-    after = remember(memory, empty_heartbeats(3), *tunnels([(0, 7)]), NOW).memory
+    after = update_memory(memory, empty_heartbeats(3), *tunnels([(0, 7)]), NOW).memory
     assert memory["home"].tolist() == [NO_INSTANCE]
     assert after["home"].tolist() == [7, NO_INSTANCE, NO_INSTANCE]
 
 
-def after_round(rows: Tunnels, facts: Mapping[str, Any], feed: Feed) -> npt.NDArray[np.void]:
+def after_round(rows: Tunnels, facts: Mapping[str, Any], feed: FeedFreshness) -> npt.NDArray[np.void]:
     """Remember an agent of proxy-1 through a round in which proxy-1 is as described."""
-    frame = prepare(fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: Feed(NOW, NOW)}), NOW)
-    first = remember(empty_memory(1), empty_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
-    return remember(first, empty_heartbeats(1), *rows, NOW, frame).memory
+    frame = prepare_frame(fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW)
+    first = update_memory(empty_memory(1), empty_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
+    return update_memory(first, empty_heartbeats(1), *rows, NOW, frame).memory
 
 
 def test_remember_with_frame_takes_a_silent_proxys_last_report_for_no_news() -> None:
     """The tunnel on a silent proxy is lost, and the one it moved to is newer."""
-    moved = after_round(tunnels([(0, PROXY_1), (0, PROXY_2)]), SILENT, Feed(NOW, NOW - 3))
+    moved = after_round(tunnels([(0, PROXY_1), (0, PROXY_2)]), SILENT, FeedFreshness(NOW, NOW - 3))
     assert moved["last_proxies"][0].tolist()[:2] == [PROXY_2, PROXY_1]
     assert moved["lost_at"][0] == 0
-    assert after_round(tunnels([(0, PROXY_1)]), SILENT, Feed(NOW, NOW - 3))["lost_at"][0] == NOW
+    assert after_round(tunnels([(0, PROXY_1)]), SILENT, FeedFreshness(NOW, NOW - 3))["lost_at"][0] == NOW
 
 
 def test_remember_with_frame_loses_nothing_by_not_reading() -> None:
     """A proxy that is fine but was not read lately takes no tunnel away."""
-    assert after_round(tunnels([(0, PROXY_1)]), {}, Feed(NOW - 60, NOW - 60))["lost_at"][0] == 0
+    assert after_round(tunnels([(0, PROXY_1)]), {}, FeedFreshness(NOW - 60, NOW - 60))["lost_at"][0] == 0
 
 
 def test_remember_counts_the_rounds_of_a_disagreement_and_forgets_them() -> None:
     """An agent claims two tunnels and one is reported: counted up to what makes a verdict, until both views agree."""
-    frame = prepare(fleet(), NOW)
+    frame = prepare_frame(fleet(), NOW)
     rows = tunnels([(0, PROXY_1)])
     heartbeats, memory = empty_heartbeats(1), empty_memory(1)
     heartbeats["claimed"] = 2
     rounds = []
     for _ in range(TIMING.disagreement_rounds + 5):
-        memory = remember(memory, heartbeats, *rows, NOW, frame).memory
+        memory = update_memory(memory, heartbeats, *rows, NOW, frame).memory
         rounds.append(int(memory["flags"][0]) >> DISAGREEMENT_SHIFT)
     assert rounds[:3] == [1, 2, 3]
     assert set(rounds[-5:]) == {TIMING.disagreement_rounds}
@@ -136,12 +136,12 @@ def test_remember_counts_the_rounds_of_a_disagreement_and_forgets_them() -> None
 
     heartbeats["claimed"] = 1
 
-    assert remember(memory, heartbeats, *rows, NOW, frame).memory["flags"].tolist() == [HAD_TUNNEL]
+    assert update_memory(memory, heartbeats, *rows, NOW, frame).memory["flags"].tolist() == [HAD_TUNNEL]
 
 
 def test_remember_counts_no_disagreement_of_agents_without_a_tunnel() -> None:
     """Thousands of stranded agents would be written in every round, and their verdict is another one."""
     heartbeats = empty_heartbeats(1)
     heartbeats["claimed"] = 1
-    memory = remember(empty_memory(1), heartbeats, *tunnels([]), NOW, prepare(fleet(), NOW)).memory
+    memory = update_memory(empty_memory(1), heartbeats, *tunnels([]), NOW, prepare_frame(fleet(), NOW)).memory
     assert memory["flags"].tolist() == [0]

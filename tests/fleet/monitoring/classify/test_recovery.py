@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleet.monitoring.classify import classify
-from fleet.monitoring.evidence import AgentEvidence, Feed, FleetEvidence, Mode
+from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidence, ReconnectMode
 from fleet.vocabulary.verdicts import Recovery, State, Verdict
 from tests.fakes.small_fleet import (
     EXPIRED,
@@ -26,14 +26,14 @@ from tests.fakes.small_fleet import (
 
 #: A heartbeat of TTL 20 s comes within 12 s; everything sick in the small fleet fell sick 2 s ago.
 SINCE, HEARTBEAT = NOW - 2, 12.0
-RECONNECT = heartbeat(mode=Mode.RECONNECT, health_check=True)
+RECONNECT = heartbeat(mode=ReconnectMode.RECONNECT, health_check=True)
 
 #: proxy-1 silent, proxy-2 and a third well.
 THREE = fleet(proxy_1=SILENT)
 THREE = replace(
     THREE,
     instances={**THREE.instances, 9: replace(THREE.instances[PROXY_2], index=9, id="uuid-proxy-9")},
-    tunnels={**THREE.tunnels, 9: Feed(NOW, NOW)},
+    tunnels={**THREE.tunnels, 9: FeedFreshness(NOW, NOW)},
 )
 
 ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
@@ -61,7 +61,7 @@ ROWS: list[tuple[str, AgentEvidence, FleetEvidence, Recovery, float | None]] = [
     ),
     (
         "a policy the agent did not report",
-        agent(heartbeat=heartbeat(mode=Mode.UNKNOWN)),
+        agent(heartbeat=heartbeat(mode=ReconnectMode.UNKNOWN)),
         fleet(auth_1=UNHEALTHY),
         Recovery.UNCLEAR,
         None,
@@ -196,7 +196,7 @@ def test_recovery_two_frozen_proxies_count_from_the_later() -> None:
     third = fleet().instances[PROXY_1]
     where = fleet(proxy_1={**SILENT, "sick_since": NOW - 8}, proxy_2=SILENT)
     instances = {**where.instances, 9: replace(third, index=9, id="uuid-proxy-9")}
-    tunnels = {**where.tunnels, 9: Feed(NOW, NOW)}
+    tunnels = {**where.tunnels, 9: FeedFreshness(NOW, NOW)}
     verdict = classify(both, replace(where, instances=instances, tunnels=tunnels), NOW)
     assert verdict.state is State.STRANDED
     assert verdict.cause == "uuid-proxy-1"
@@ -230,6 +230,6 @@ def _at(now: float, auth_1: dict[str, Any]) -> Verdict:
         )
         for index, seen in facts.items()
     }
-    read = Feed(now, now)
+    read = FeedFreshness(now, now)
     where = FleetEvidence("default", moved, read, {PROXY_1: read, PROXY_2: read}, timing=TIMING)
     return classify(agent(), where, now)

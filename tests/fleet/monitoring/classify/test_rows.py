@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.classify import changed, count_states, evidence_of
+from fleet.monitoring.classify import find_changed_agents, count_states, evidence_of
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
@@ -15,7 +15,7 @@ from fleet.monitoring.columns import (
     empty_heartbeats,
     empty_memory,
 )
-from fleet.monitoring.evidence import AgentEvidence, Heartbeat, Mode
+from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.vocabulary.verdicts import State
 
 NO_TUNNELS = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
@@ -29,7 +29,7 @@ def test_evidence_of_empty_rows_knows_nothing() -> None:
 def test_evidence_of_full_rows() -> None:
     """Every field comes out."""
     heartbeats, memory = empty_heartbeats(2), empty_memory(2)
-    heartbeats[1] = (100.0, 50.0, 20.0, 10.0, 3, 4, Mode.RECONNECT, HEALTH_CHECK, 2, 1)
+    heartbeats[1] = (100.0, 50.0, 20.0, 10.0, 3, 4, ReconnectMode.RECONNECT, HEALTH_CHECK, 2, 1)
     memory[1] = (60.0, 4, 3, (5, 4, NO_INSTANCE), RETIRED | HAD_TUNNEL | 9 << DISAGREEMENT_SHIFT, 7, 70.0)
     agents, proxies = np.array([1, 0, 1], np.uint32), np.array([9, 8, 4], np.uint16)
     assert evidence_of(1, "a", heartbeats, memory, agents, proxies) == AgentEvidence(
@@ -39,7 +39,7 @@ def test_evidence_of_full_rows() -> None:
             expires_at=100.0,
             ttl=20.0,
             via_proxy=4,
-            mode=Mode.RECONNECT,
+            mode=ReconnectMode.RECONNECT,
             health_check=True,
             policy_read_at=50.0,
             desired=2,
@@ -70,5 +70,5 @@ def test_changed_lists_other_states_and_new_agents() -> None:
     previous, current = np.zeros(3, VERDICT), np.zeros(4, VERDICT)
     current["state"][1] = State.HEALTHY
     current["since"] = 5
-    assert changed(previous, current).tolist() == [1, 3]
-    assert changed(None, current).tolist() == [0, 1, 2, 3]
+    assert find_changed_agents(previous, current).tolist() == [1, 3]
+    assert find_changed_agents(None, current).tolist() == [0, 1, 2, 3]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet.monitoring.classify import classify
-from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Mode
+from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
 
 BY_ITSELF = " It will recover by itself."
@@ -44,7 +44,7 @@ BY_ITSELF = " It will recover by itself."
             ),
         ),
         (
-            agent(heartbeat=heartbeat(mode=Mode.RECONNECT)),
+            agent(heartbeat=heartbeat(mode=ReconnectMode.RECONNECT)),
             fleet(auth_1=UNHEALTHY),
             (
                 "Its auth auth-1 is unhealthy and will not renew its resource. "

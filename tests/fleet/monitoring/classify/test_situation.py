@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fleet.monitoring.classify import prepare
-from fleet.monitoring.classify.situation import Resource, Situation, read
-from fleet.monitoring.evidence import Feed
+from fleet.monitoring.classify import prepare_frame
+from fleet.monitoring.classify.situation import ResourceState, Situation, read_situation
+from fleet.monitoring.evidence import FeedFreshness
 from tests.fakes.small_fleet import (
     AUTH_1,
     EXPIRED,
@@ -27,27 +27,27 @@ from tests.fakes.small_fleet import (
 
 def situation(where: dict[str, Any] | None = None, **who: Any) -> Situation:
     """Read the usual agent, changed, in the small fleet, changed."""
-    return read(agent(**who), prepare(fleet(**(where or {})), NOW))
+    return read_situation(agent(**who), prepare_frame(fleet(**(where or {})), NOW))
 
 
 def test_used_proxies_are_as_many_as_it_wants() -> None:
     """Only the proxies in use at the end are asked about; a mesh agent's are the three remembered."""
     last = (PROXY_2, PROXY_1, 9)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=1)).used == (PROXY_2,)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=2)).used == (PROXY_2, PROXY_1)
-    assert situation(last_proxies=last, heartbeat=heartbeat(desired=0)).used == last
-    assert situation(last_proxies=last, heartbeat=None).used == last
-    assert situation(last_proxies=(), heartbeat=heartbeat(desired=2)).used == (PROXY_1,)
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired=1)).recent_proxies == (PROXY_2,)
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired=2)).recent_proxies == (PROXY_2, PROXY_1)
+    assert situation(last_proxies=last, heartbeat=heartbeat(desired=0)).recent_proxies == last
+    assert situation(last_proxies=last, heartbeat=None).recent_proxies == last
+    assert situation(last_proxies=(), heartbeat=heartbeat(desired=2)).recent_proxies == (PROXY_1,)
 
 
 def test_heartbeat_proves_life_only_after_the_loss() -> None:
     """A heartbeat written (4 s ago) before the tunnel was lost is that of an agent that may have died with it."""
-    assert situation().heartbeats
-    assert situation(lost_at=NOW - 6).heartbeats
+    assert situation().has_live_heartbeat
+    assert situation(lost_at=NOW - 6).has_live_heartbeat
     # One round (1 s) of margin: polls and clocks are not exact.
-    assert not situation(lost_at=NOW - 5).heartbeats
-    assert not situation(lost_at=NOW - 3).heartbeats
-    assert not situation(heartbeat=heartbeat(expires_at=NOW - 1)).heartbeats
+    assert not situation(lost_at=NOW - 5).has_live_heartbeat
+    assert not situation(lost_at=NOW - 3).has_live_heartbeat
+    assert not situation(heartbeat=heartbeat(expires_at=NOW - 1)).has_live_heartbeat
 
 
 def test_blame_only_who_was_sick_when_it_was_lost() -> None:
@@ -72,7 +72,7 @@ def test_last_auth_is_asked_about_when_the_resource_is_gone() -> None:
 )
 def test_wanted_is_capped_by_what_there_is(desired: int, tracked: int, wanted: int) -> None:
     """Nobody wants more tunnels than there are proxies (2 here), nor in a mesh than it has been told of."""
-    assert situation(heartbeat=heartbeat(desired=desired, tracked=tracked)).wanted == wanted
+    assert situation(heartbeat=heartbeat(desired=desired, tracked=tracked)).effective_desired_count == wanted
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_wanted_is_not_lowered_by_a_proxy_that_fails(
 ) -> None:
     """Who wants two still does when one of two expires, until that one is gone or forgotten; a mesh lets it go."""
     where = {"proxy_2": facts}
-    assert situation(where, heartbeat=heartbeat(desired=2)).wanted == of_two
-    assert situation(where, heartbeat=heartbeat(desired=0)).wanted == of_mesh
+    assert situation(where, heartbeat=heartbeat(desired=2)).effective_desired_count == of_two
+    assert situation(where, heartbeat=heartbeat(desired=0)).effective_desired_count == of_mesh
 
 
 def test_resource_is_unclear_when_it_ran_out_unread() -> None:
     """An expiry that no list has been answered after is neither."""
-    unread = {"presence": Feed(NOW, NOW - 60)}
-    assert situation(unread, heartbeat=heartbeat(expires_at=NOW - 1)).resource is Resource.UNCLEAR
-    assert situation(unread, heartbeat=None).resource is Resource.UNCLEAR
-    assert situation(unread).resource is Resource.UNEXPIRED
-    assert situation(heartbeat=None).resource is Resource.EXPIRED
+    unread = {"presence": FeedFreshness(NOW, NOW - 60)}
+    assert situation(unread, heartbeat=heartbeat(expires_at=NOW - 1)).resource is ResourceState.UNCLEAR
+    assert situation(unread, heartbeat=None).resource is ResourceState.UNCLEAR
+    assert situation(unread).resource is ResourceState.UNEXPIRED
+    assert situation(heartbeat=None).resource is ResourceState.EXPIRED

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.monitoring.classify import prepare
-from fleet.monitoring.classify.tables import CUT_OFF, DEGRADED, DESIRED, FEED_FRESH, HOLDS, LIVE, SICK, UNREAD
+from fleet.monitoring.classify import prepare_frame
+from fleet.monitoring.classify.tables import CUT_OFF, DEGRADED, DESIRED, FEED_FRESH, KEEPS_CONNECTIONS, LIVE, SICK, UNREAD
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.vocabulary.instances import InstanceState
 from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, fleet
@@ -11,9 +11,9 @@ from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEA
 
 def test_tables_say_what_standings_say() -> None:
     """Flags, states and times are those of the standings."""
-    frame = prepare(fleet(proxy_1=UNHEALTHY, proxy_2=SILENT, degraded=frozenset({PROXY_1})), NOW)
+    frame = prepare_frame(fleet(proxy_1=UNHEALTHY, proxy_2=SILENT, degraded_instances=frozenset({PROXY_1})), NOW)
     tables = frame.tables
-    assert tables.flags[PROXY_1] == SICK | LIVE | DESIRED | FEED_FRESH | HOLDS | DEGRADED
+    assert tables.flags[PROXY_1] == SICK | LIVE | DESIRED | FEED_FRESH | KEEPS_CONNECTIONS | DEGRADED
     assert tables.flags[PROXY_2] == SICK | DESIRED | FEED_FRESH | CUT_OFF
     assert tables.flags[AUTH_1] == 0
     assert tables.states[PROXY_2] == InstanceState.SILENT
@@ -23,7 +23,7 @@ def test_tables_say_what_standings_say() -> None:
 
 def test_tables_of_no_instance_and_of_unheard_indices() -> None:
     """They are unknown and unread, never sick."""
-    tables = prepare(fleet(), NOW).tables
+    tables = prepare_frame(fleet(), NOW).tables
     for index in (77, NO_INSTANCE):
         assert tables.flags[index] == UNREAD
         assert tables.states[index] == InstanceState.UNKNOWN
@@ -32,7 +32,7 @@ def test_tables_of_no_instance_and_of_unheard_indices() -> None:
 def test_tables_have_the_causes_of_proxies_behind_a_sick_auth() -> None:
     """By index; of every other instance, and of what is none, the index itself."""
     sick = {**UNHEALTHY, "heartbeat_auth": "uuid-auth-1"}
-    tables = prepare(fleet(auth_1=UNHEALTHY, proxy_1=sick), NOW).tables
+    tables = prepare_frame(fleet(auth_1=UNHEALTHY, proxy_1=sick), NOW).tables
     assert tables.causes[[AUTH_1, PROXY_1, PROXY_2, NO_INSTANCE]].tolist() == [
         *(AUTH_1, AUTH_1, PROXY_2, NO_INSTANCE)
     ]

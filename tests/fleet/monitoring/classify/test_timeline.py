@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.monitoring.classify import classify_columns, prepare, remember
+from fleet.monitoring.classify import classify_columns, prepare_frame, update_memory
 from fleet.monitoring.columns import empty_heartbeats, empty_memory
-from fleet.monitoring.evidence import Feed, FleetEvidence, Mode, Timing
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, ReconnectMode, Timing
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.verdicts import State
 from tests.fakes.small_fleet import AUTH_1, AUTH_2, NOW, PROXY_1, PROXY_2, UNPOLLED, instance
 
@@ -24,8 +24,8 @@ class Story:
     def __init__(self) -> None:
         self.now = NOW
         self.instances: dict[int, InstanceFacts] = {}
-        self.feeds: dict[int, Feed] = {}
-        self.presence = Feed()
+        self.feeds: dict[int, FeedFreshness] = {}
+        self.presence = FeedFreshness()
         self.heartbeats = empty_heartbeats(1)
         self.memory = empty_memory(1)
         self.reported: dict[int, bool] = {}
@@ -54,13 +54,13 @@ class Story:
         if all(self._fails(index) for index in AUTHS):
             self.presence = replace(self.presence, attempted_at=self.now)
         else:
-            self.presence = Feed(self.now, self.now)
+            self.presence = FeedFreshness(self.now, self.now)
             self.heartbeats = self.resource.copy()
         for index in PROXIES:
             if self._fails(index):
                 self.feeds[index] = replace(self.feeds[index], attempted_at=self.now)
             else:
-                self.feeds[index] = Feed(self.now, self.now)
+                self.feeds[index] = FeedFreshness(self.now, self.now)
                 self.reported[index] = self.tunnel == index
         return self.conclude()
 
@@ -77,10 +77,10 @@ class Story:
         """Remember and classify, as a round does."""
         timing = Timing(round_interval=1.0)
         fleet = FleetEvidence("default", self.instances, self.presence, self.feeds, timing=timing)
-        frame = prepare(fleet, self.now)
+        frame = prepare_frame(fleet, self.now)
         rows = [proxy for proxy, has in self.reported.items() if has]
         tunnels = np.zeros(len(rows), np.uint32), np.array(rows, np.uint16)
-        self.memory = remember(self.memory, self.heartbeats, *tunnels, self.now, frame).memory
+        self.memory = update_memory(self.memory, self.heartbeats, *tunnels, self.now, frame).memory
         return State(
             int(classify_columns(self.heartbeats, self.memory, *tunnels, frame, self.now)["state"][0])
         )
@@ -93,7 +93,7 @@ class Story:
             facts,
             listed_at=facts.listed_at if self.deaf else self.now,
             expires_at=expires_at,
-            attempts=(Attempt(self.now, works), *facts.attempts[:1]),
+            attempts=(PollAttempt(self.now, works), *facts.attempts[:1]),
         )
         if not works:
             return facts
@@ -107,7 +107,7 @@ class Story:
         """Write the resource of the agent anew."""
         row = self.resource[0]
         row["expires_at"], row["ttl"], row["ttl_seen"] = self.now + AGENT_TTL, AGENT_TTL, TTL
-        row["auth"], row["mode"], row["desired"] = AUTH_1, Mode.PICK_FIRST, 1
+        row["auth"], row["mode"], row["desired"] = AUTH_1, ReconnectMode.PICK_FIRST, 1
         row["claimed"] = self.claimed
 
 

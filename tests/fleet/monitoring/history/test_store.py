@@ -12,9 +12,9 @@ from redis import Redis
 from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition
 from fleet.monitoring.columns import HAD_TUNNEL, RETIRED
 from fleet.monitoring.history import store
-from fleet.monitoring.history.store import prune, recall, settle
+from fleet.monitoring.history.store import prune, load_record_seed, flush_outbox
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, Owed, pack_owed
+from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, RoundChanges, pack_round_changes
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, State
@@ -37,8 +37,8 @@ def owe(writer: Writer, number: int, changes: Sequence[tuple[int, int, State, St
     rows = np.array(
         [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
     )
-    owed = Owed(round=number, at=AS_OF + number, transitions=rows, remembered=np.arange(3, dtype=np.uint32))
-    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+    owed = RoundChanges(round=number, at=AS_OF + number, transitions=rows, changed_agents=np.arange(3, dtype=np.uint32))
+    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(owed))
 
 
 def test_settle_what_rounds_owe(writer: Writer) -> None:
@@ -46,8 +46,8 @@ def test_settle_what_rounds_owe(writer: Writer) -> None:
     fill(writer, STATES)
     owe(writer, 1, [(1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)])
     owe(writer, 2, [(1, NO_CAUSE, State.STRANDED, State.HEALTHY, Reason.NONE)])
-    assert settle(writer, "default") == 2
-    assert settle(writer, "default") == 0
+    assert flush_outbox(writer, "default") == 2
+    assert flush_outbox(writer, "default") == 0
     assert [(a.agent_id, a.position, a.home) for a in Agent.objects.all()] == [
         ("agent-1-id", 0, "proxy-1-id"),
         ("agent-2-id", 1, "proxy-2-id"),
@@ -64,8 +64,8 @@ def test_settle_what_rounds_owe(writer: Writer) -> None:
 def owe_turns(writer: Writer, number: int, *turns: tuple[int, InstanceState, InstanceState]) -> None:
     """Let a round owe these turns of instances."""
     rows = np.array(list(turns), INSTANCE_TRANSITION)
-    owed = Owed(number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows)
-    writer.redis.rpush(writer.keys("default").outbox, pack_owed(owed))
+    owed = RoundChanges(number, AS_OF + number, np.zeros(0, TRANSITION), np.zeros(0, np.uint32), rows)
+    writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(owed))
 
 
 def test_settle_turns_of_instances(writer: Writer) -> None:
@@ -79,7 +79,7 @@ def test_settle_turns_of_instances(writer: Writer) -> None:
             (BACKEND, InstanceState.UNKNOWN, InstanceState.OK),
             (CLUSTER, InstanceState.OK, InstanceState.SILENT),
         )
-        assert settle(writer, "default") == 1
+        assert flush_outbox(writer, "default") == 1
     rows = InstanceTransition.objects.order_by("pk").values_list("instance", "old", "new", "round")
     assert list(rows) == [
         ("proxy-1-id", "ok", "silent", 7),
@@ -94,9 +94,9 @@ def test_settle_again_after_a_crash(writer: Writer) -> None:
     fill(writer, STATES)
     change = (1, 2, State.HEALTHY, State.STRANDED, Reason.PROXY_UNHEALTHY)
     owe(writer, 1, [change])
-    settle(writer, "default")
+    flush_outbox(writer, "default")
     owe(writer, 1, [change])
-    assert settle(writer, "default") == 1
+    assert flush_outbox(writer, "default") == 1
     assert Transition.objects.count() == 1
     assert Agent.objects.count() == 3
 
@@ -105,12 +105,12 @@ def test_recall_after_redis_was_lost(writer: Writer) -> None:
     """Everybody is back at their old place, with home, last proxies and what operators said."""
     fill(writer, STATES)
     owe(writer, 1, [])
-    settle(writer, "default")
+    flush_outbox(writer, "default")
     Agent.objects.filter(agent_id="agent-3-id").update(retired=True)
     before = writer.load("default")
     redis: Redis = writer.redis
     redis.flushdb()
-    epoch = writer.create("default", recall("default"))
+    epoch = writer.create("default", load_record_seed("default"))
     after = writer.load("default")
     assert epoch != before.epoch
     assert (after.ids, after.names) == (before.ids, before.names)
@@ -127,7 +127,7 @@ def test_recall_closes_gaps(writer: Writer) -> None:
     """An agent the database never got leaves no hole: the next record has no index for it."""
     for position in (0, 2, 5):
         Agent.objects.create(cluster_id="default", agent_id=f"a{position}", name="x", position=position)
-    assert [identity for identity, _ in recall("default").agents] == ["a0", "a2", "a5"]
+    assert [identity for identity, _ in load_record_seed("default").agents] == ["a0", "a2", "a5"]
     assert list(Agent.objects.values_list("position", flat=True)) == [0, 1, 2]
 
 
@@ -138,7 +138,7 @@ def test_prune_deletes_what_is_older(writer: Writer, monkeypatch: pytest.MonkeyP
     for number in range(7):
         owe(writer, number, [(0, NO_CAUSE, State.HEALTHY, State.STRANDED, Reason.NO_TUNNEL)])
         owe_turns(writer, number, (0, InstanceState.OK, InstanceState.EXPIRED))
-    while settle(writer, "default"):
+    while flush_outbox(writer, "default"):
         pass
     assert prune(datetime.fromtimestamp(AS_OF + 5, UTC)) == 10
     assert sorted(InstanceTransition.objects.values_list("round", flat=True)) == [5, 6]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from fleet.monitoring.columns import NO_INSTANCE
-from fleet.monitoring.events import Delta, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import StateDelta, InstancesChanged, LayoutChanged
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.conclude import Concluded, conclude
+from fleet.monitoring.pollers.conclude import CommittedRound, conclude
 from fleet.monitoring.publish import message_of
-from fleet.monitoring.state.outbox import CLUSTER, unpack_owed
+from fleet.monitoring.state.outbox import CLUSTER, unpack_round_changes
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
@@ -21,7 +21,7 @@ NOW = 1_700_000_000.0
 TIMING = Timing(round_interval=1.0)
 
 
-def finish(writer: Writer, number: int) -> Concluded:
+def finish(writer: Writer, number: int) -> CommittedRound:
     """Conclude round `number`, one second after the one before it."""
     done = conclude(writer, "default", number, now=NOW + number, timing=TIMING, clock=float)
     assert done is not None
@@ -36,7 +36,7 @@ def test_round_with_one_proxy_silent(writer: Writer) -> None:
     polled.see(tunnels, now=NOW + 1, agents=4)
     first = finish(writer, 1)
     assert first.header.counts[State.HEALTHY] == 4
-    assert {type(event) for event in first.events} == {Delta, LayoutChanged, InstancesChanged}
+    assert {type(event) for event in first.events} == {StateDelta, LayoutChanged, InstancesChanged}
     for number in (2, 3):
         polled.see(tunnels, now=NOW + number, agents=4, silent=[1])
         done = finish(writer, number)
@@ -44,10 +44,10 @@ def test_round_with_one_proxy_silent(writer: Writer) -> None:
     assert record.verdicts["state"].tolist() == [State.HEALTHY, State.STRANDED, State.HEALTHY, State.STRANDED]
     assert record.verdicts["cause"].tolist() == [NO_INSTANCE, 2, NO_INSTANCE, 2]
     delta, hint = done.events
-    assert isinstance(delta, Delta)
+    assert isinstance(delta, StateDelta)
     assert isinstance(hint, InstancesChanged)
     assert delta.changes == ((1, State.STRANDED), (3, State.STRANDED))
-    owed = [unpack_owed(blob) for blob in writer.owed("default", 10)]
+    owed = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 10)]
     newest = owed[-1]
     assert newest.transitions["old"].tolist() == [State.HEALTHY] * 2
     assert (newest.round, newest.at) == (3, NOW + 3)
@@ -64,7 +64,7 @@ def test_every_target_fails_and_one_answers_again(writer: Writer) -> None:
         silent = [-1, 0, 1] if number in (3, 4) else []
         polled.see([[0], [1]], now=NOW + number, agents=2, silent=silent)
         finish(writer, number)
-    turns = [turn for blob in writer.owed("default", 10) for turn in unpack_owed(blob).instances.tolist()]
+    turns = [turn for blob in writer.read_outbox("default", 10) for turn in unpack_round_changes(blob).instances.tolist()]
     assert [(old, new) for index, old, new in turns if index == CLUSTER] == [
         (InstanceState.UNKNOWN, InstanceState.OK),
         (InstanceState.OK, InstanceState.SILENT),
@@ -81,7 +81,7 @@ def test_round_in_which_nothing_changed(writer: Writer) -> None:
         done = finish(writer, number)
     assert done.events == ()
     assert done.header.seq == 1
-    assert len(writer.owed("default", 10)) == 1
+    assert len(writer.read_outbox("default", 10)) == 1
 
 
 def test_rounds_in_which_an_agent_and_its_proxies_disagree(writer: Writer) -> None:
@@ -92,8 +92,8 @@ def test_rounds_in_which_an_agent_and_its_proxies_disagree(writer: Writer) -> No
         polled.see([[0], [1]], now=NOW + number, agents=2, claimed=2)
         done = finish(writer, number)
     assert done.header.counts[State.DEGRADED] == 2
-    owed = [unpack_owed(blob) for blob in writer.owed("default", 100)]
-    assert [(one.round, len(one.transitions), len(one.remembered)) for one in owed] == [
+    owed = [unpack_round_changes(blob) for blob in writer.read_outbox("default", 100)]
+    assert [(one.round, len(one.transitions), len(one.changed_agents)) for one in owed] == [
         (1, 2, 2),
         (TIMING.disagreement_rounds, 2, 0),
     ]
@@ -118,7 +118,7 @@ def test_self_probe_that_fails_for_long(writer: Writer) -> None:
     done = finish(writer, 1)
     assert done.header.counts[State.UNKNOWN] == 2
     # What fails may be our own network: the history says that we do not know.
-    turned = [turn for blob in writer.owed("default", 10) for turn in unpack_owed(blob).instances.tolist()]
+    turned = [turn for blob in writer.read_outbox("default", 10) for turn in unpack_round_changes(blob).instances.tolist()]
     assert not turned
 
 
@@ -180,6 +180,6 @@ def test_record_lost_between_rounds(writer: Writer, reader: Reader) -> None:
     polled.begin()
     polled.see([[0], [1]], now=NOW + 2, agents=2)
     [delta, *_] = finish(writer, 2).events
-    assert isinstance(delta, Delta)
+    assert isinstance(delta, StateDelta)
     assert delta.epoch != old.epoch
     assert reader.snapshot("default", NOW + 2).epoch == delta.epoch

@@ -3,14 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.plan import Shard, lists_from, operators_auths, plan
+from fleet.monitoring.pollers.plan import Shard, select_list_auths, find_admin_addresses, plan_shards
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
-from fleet.vocabulary.instances import Attempt, InstanceFacts, InstanceKind, ServingStatus
-from fleet.vocabulary.watch import Watch
+from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.watch import InstanceWatch
 
 NOW = 1000.0
-GOOD = (Attempt(NOW - 1, ok=True), Attempt(NOW - 2, ok=True))
-BAD = (Attempt(NOW - 1, ok=False, error="x"), Attempt(NOW - 2, ok=False, error="x"))
+GOOD = (PollAttempt(NOW - 1, ok=True), PollAttempt(NOW - 2, ok=True))
+BAD = (PollAttempt(NOW - 1, ok=False, error="x"), PollAttempt(NOW - 2, ok=False, error="x"))
 
 
 def auth(index: int, **facts: object) -> InstanceFacts:
@@ -26,13 +26,13 @@ def auth(index: int, **facts: object) -> InstanceFacts:
 
 def test_shards_of_a_size() -> None:
     """Everybody once, the lists once."""
-    found = plan({index: auth(index) for index in range(5)}, 2, NOW)
+    found = plan_shards({index: auth(index) for index in range(5)}, 2, NOW)
     assert found == (Shard(0, (0, 1), True), Shard(1, (2, 3), False), Shard(2, (4,), False))
 
 
 def test_no_instance_is_known() -> None:
     """One shard all the same, to ask for the lists."""
-    assert plan({}, 10, NOW) == (Shard(0, (), lists=True),)
+    assert plan_shards({}, 10, NOW) == (Shard(0, (), lists=True),)
 
 
 def test_instances_that_need_not_be_asked() -> None:
@@ -44,7 +44,7 @@ def test_instances_that_need_not_be_asked() -> None:
         3: auth(3, expires_at=NOW - 3600),
         4: auth(4, expires_at=NOW - 5, attempts=BAD),
     }
-    assert plan(instances, 10, NOW)[0].instances == (3, 4)
+    assert plan_shards(instances, 10, NOW)[0].instances == (3, 4)
 
 
 def test_lists_from_the_last_good_auth_first() -> None:
@@ -56,14 +56,14 @@ def test_lists_from_the_last_good_auth_first() -> None:
         auth(3),
         auth(4, serving=ServingStatus.NOT_SERVING),
     ]
-    found = lists_from(auths, ["h:0", "h:9"], 3, NOW, Timing())
+    found = select_list_auths(auths, ["h:0", "h:9"], 3, NOW, Timing())
     assert found == [(3, "h:3"), (0, "h:0"), (1, "h:1"), (None, "h:9")]
 
 
-def seen(health: Health, *, drains: bool = False) -> Watch:
+def seen(health: Health, *, drains: bool = False) -> InstanceWatch:
     """What polls made of an instance."""
     active = ActiveHealth(HealthSignal(health, HealthReason.NOTHING_SEEN, NOW - 60), probed_at=NOW - 1)
-    return Watch(active, draining=DrainRequest("upgrade", NOW - 60) if drains else None)
+    return InstanceWatch(active, drain_request=DrainRequest("upgrade", NOW - 60) if drains else None)
 
 
 def test_lists_from_an_auth_that_is_well_before_one_that_is_degraded_or_drains() -> None:
@@ -75,10 +75,10 @@ def test_lists_from_an_auth_that_is_well_before_one_that_is_degraded_or_drains()
         auth(3, watch=seen(Health.HEALTHY)),
         auth(4, watch=seen(Health.HEALTHY)),
     ]
-    found = [index for index, _ in lists_from(auths, [], 0, NOW, Timing())]
+    found = [index for index, _ in select_list_auths(auths, [], 0, NOW, Timing())]
     assert found == [3, 4, 0, 1, 2]
-    assert lists_from(auths, [], 4, NOW, Timing())[0] == (4, "h:4")
-    assert lists_from(auths[:1], [], None, NOW, Timing()) == [(0, "h:0")]
+    assert select_list_auths(auths, [], 4, NOW, Timing())[0] == (4, "h:4")
+    assert select_list_auths(auths[:1], [], None, NOW, Timing()) == [(0, "h:0")]
 
 
 def test_operators_auths_are_those_that_serve_then_by_health() -> None:
@@ -92,5 +92,5 @@ def test_operators_auths_are_those_that_serve_then_by_health() -> None:
         auth(5, watch=seen(Health.HEALTHY), gone_at=NOW - 1),
         auth(6, address=""),
     ]
-    assert operators_auths(auths, NOW, Timing()) == ["h:4", "h:3", "h:1", "h:2", "h:0"]
-    assert operators_auths(auths, NOW + 3600, Timing()) == ["h:2", "h:3", "h:4", "h:1", "h:0"]
+    assert find_admin_addresses(auths, NOW, Timing()) == ["h:4", "h:3", "h:1", "h:2", "h:0"]
+    assert find_admin_addresses(auths, NOW + 3600, Timing()) == ["h:2", "h:3", "h:4", "h:1", "h:0"]

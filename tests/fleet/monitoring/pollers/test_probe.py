@@ -10,7 +10,7 @@ async def test_probe_of_a_loop_that_runs_freely() -> None:
     """Good, and at once."""
     async with SelfProbe(5.0) as probe:
         await asyncio.sleep(0)
-    assert probe.good
+    assert probe.succeeded
 
 
 async def test_probe_of_a_loop_that_is_held_up() -> None:
@@ -20,4 +20,4 @@ async def test_probe_of_a_loop_that_is_held_up() -> None:
         until = time.monotonic() + 0.4
         while time.monotonic() < until:
             pass
-    assert not probe.good
+    assert not probe.succeeded

@@ -5,26 +5,26 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fleet.monitoring.columns import TOLD
-from fleet.monitoring.pollers.report_schedule import to_ask, to_forget
-from fleet.monitoring.state.agent_reports import Told
+from fleet.monitoring.columns import AGENT_REPORT
+from fleet.monitoring.pollers.report_schedule import select_agents, select_old_reports
+from fleet.monitoring.state.agent_reports import ReportRows
 from fleet.vocabulary.verdicts import State
 
 H, D, S, R = State.HEALTHY, State.DEGRADED, State.STRANDED, State.RETIRED
 
 
-def told(*asked: tuple[int, float]) -> Told:
+def told(*asked: tuple[int, float]) -> ReportRows:
     """Agents and when they were asked."""
-    rows = np.zeros(len(asked), TOLD)
+    rows = np.zeros(len(asked), AGENT_REPORT)
     rows["at"] = [at for _, at in asked]
-    return Told(np.array([agent for agent, _ in asked], np.uint32), rows)
+    return ReportRows(np.array([agent for agent, _ in asked], np.uint32), rows)
 
 
 def ask(
     states: Sequence[State],
     tunnels: Sequence[tuple[int, int]],
     *,
-    asked: Told | None = None,
+    asked: ReportRows | None = None,
     number: int = 1,
     interval: float = 5.0,
 ) -> dict[int, list[int]]:
@@ -32,7 +32,7 @@ def ask(
     agents = np.array([agent for agent, _ in tunnels], np.uint32)
     proxies = np.array([proxy for _, proxy in tunnels], np.uint16)
     column = np.array(states, np.uint8)
-    found = to_ask(column, agents, proxies, asked or told(), number=number, now=100.0, interval=interval)
+    found = select_agents(column, agents, proxies, asked or told(), number=number, now=100.0, interval=interval)
     return {proxy: sorted(chosen.tolist()) for proxy, chosen in found.items()}
 
 
@@ -81,7 +81,7 @@ def test_nobody_to_ask(tunnels: Sequence[tuple[int, int]]) -> None:
 
 def test_forget_old_answers_and_those_beyond_the_newest() -> None:
     """Ten minutes, and two thousand."""
-    assert to_forget(told((1, 0.0), (2, 500.0)), 700.0).tolist() == [1]
+    assert select_old_reports(told((1, 0.0), (2, 500.0)), 700.0).tolist() == [1]
     many = told(*((agent, float(agent)) for agent in range(2_005)))
-    assert sorted(to_forget(many, 0.0).tolist()) == [0, 1, 2, 3, 4]
-    assert to_forget(told(), 0.0).tolist() == []
+    assert sorted(select_old_reports(many, 0.0).tolist()) == [0, 1, 2, 3, 4]
+    assert select_old_reports(told(), 0.0).tolist() == []

@@ -12,13 +12,13 @@ from grpc_health.v1 import health_pb2
 
 from fleet.monitoring.classify import health_of, health_sentence
 from fleet.monitoring.columns import NO_INSTANCE
-from fleet.monitoring.evidence import Mode, Timing
+from fleet.monitoring.evidence import ReconnectMode, Timing
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.pollers.plan import plan
-from fleet.monitoring.pollers.worker import Polling, Worker
-from fleet.monitoring.state import RecordLost
+from fleet.monitoring.pollers.plan import plan_shards
+from fleet.monitoring.pollers.worker import PollingSettings, Worker
+from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.monitoring.views import Explanation
 from fleet.protocol.destination.health import Health
 from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING_HEADER
@@ -40,10 +40,10 @@ class Fleet:
         self.auths = [FakeAuth("auth-1-id", "auth-1"), FakeAuth("auth-2-id", "auth-2")]
         self.proxies = [FakeProxy("proxy-1-id", "proxy-1"), FakeProxy("proxy-2-id", "proxy-2")]
         self.writer = writer
-        self.worker = Worker(writer, Polling(TIMING, deadline=60.0, fresh_rounds=4))
+        self.worker = Worker(writer, PollingSettings(TIMING, deadline=60.0, fresh_rounds=4))
         self.round = 0
         self.list_all()
-        self.epoch = writer.create(CLUSTER, Remembered())
+        self.epoch = writer.create(CLUSTER, RecordSeed())
 
     def list_all(self, *, ttl: float = 60.0) -> None:
         """Let both auths list everybody."""
@@ -55,9 +55,9 @@ class Fleet:
     def poll(self) -> None:
         """Poll all of it, as one round in one shard."""
         self.round += 1
-        [shard] = plan(self.writer.load_instances(CLUSTER), 100, time.time())
+        [shard] = plan_shards(self.writer.load_instances(CLUSTER), 100, time.time())
         bootstrap = [self.auths[0].address]
-        place = self.worker.place(CLUSTER, self.writer.epoch(CLUSTER))
+        place = self.worker.open_record(CLUSTER, self.writer.epoch(CLUSTER))
         self.worker.poll_shard(place, self.round, shard.instances, bootstrap)
 
     def facts(self, name: str) -> InstanceFacts:
@@ -124,15 +124,15 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
     facts = fleet.facts("proxy-1")
     assert health() is Health.DEGRADED
     assert health_sentence(facts, health()) == "proxy-1 says that it is degraded: busy."
-    assert facts.watch.draining is not None
-    assert facts.watch.draining.reason == "kernel update"
+    assert facts.watch.drain_request is not None
+    assert facts.watch.drain_request.reason == "kernel update"
     record = fleet.writer.load(CLUSTER)
-    assert record.fleet(time.time(), timing).degraded == {facts.index}
+    assert record.evidence(time.time(), timing).degraded_instances == {facts.index}
     proxy.says = {}
     for _ in range(3):
         fleet.poll()
     assert health() is Health.HEALTHY
-    assert fleet.facts("proxy-1").watch.draining is None
+    assert fleet.facts("proxy-1").watch.drain_request is None
     proxy.readyz = 503
     fleet.poll()
     assert health() is Health.HEALTHY
@@ -156,7 +156,7 @@ def test_frozen_proxy_fails_its_attempts_and_comes_back(fleet: Fleet) -> None:
     eventually_sync(failed_twice)
     frozen = fleet.facts("proxy-2")
     assert "deadline exceeded" in frozen.attempts[0].error
-    feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].feed
+    feeds = fleet.writer.load(CLUSTER).tunnel_feeds[frozen.index].freshness
     assert feeds.answered_at is None
     assert feeds.attempted_at is not None
     fleet.proxies[1].held.clear()
@@ -219,10 +219,10 @@ def test_no_auth_is_healthy(fleet: Fleet) -> None:
     for auth in fleet.auths:
         auth.serving = health_pb2.HealthCheckResponse.NOT_SERVING
     fleet.poll()
-    before = fleet.writer.load(CLUSTER).presence.feed
+    before = fleet.writer.load(CLUSTER).presence.freshness
     asked = len(fleet.auths[0].calls)
     fleet.poll()
-    after = fleet.writer.load(CLUSTER).presence.feed
+    after = fleet.writer.load(CLUSTER).presence.freshness
     assert after.answered_at == before.answered_at
     assert after.attempted_at is not None
     assert before.attempted_at is not None
@@ -259,7 +259,7 @@ def test_agents_listed_and_left_out(fleet: Fleet) -> None:
     assert record.names[0] == "agent-1"
     expires = record.heartbeats["expires_at"].tolist()
     assert all(began + 20 <= at <= now + 20 for at in expires)
-    assert set(record.heartbeats["mode"].tolist()) == {Mode.RECONNECT}
+    assert set(record.heartbeats["mode"].tolist()) == {ReconnectMode.RECONNECT}
     assert record.memory["tracked"].tolist() == [2, 2, 2]
     fleet.poll()
     record = fleet.writer.load(CLUSTER)
@@ -304,15 +304,15 @@ def test_agents_of_pages_that_have_not_come_are_not_told_of(fleet: Fleet) -> Non
     }
     fleet.auths[0].agents = lambda request: answers[request.since_revision]
     fleet.poll()
-    before = fleet.writer.load(CLUSTER).presence.feed
+    before = fleet.writer.load(CLUSTER).presence.freshness
     assert before.answered_at == before.attempted_at
     fleet.poll()
     after = fleet.writer.load(CLUSTER).presence
-    assert (after.revision, after.feed.answered_at) == (2, before.answered_at)
-    assert (after.feed.attempted_at or 0.0) > (before.attempted_at or 0.0)
+    assert (after.revision, after.freshness.answered_at) == (2, before.answered_at)
+    assert (after.freshness.attempted_at or 0.0) > (before.attempted_at or 0.0)
     answers[2] = fleet_pb2.ListAgentsResponse(epoch="e", revision=3)
     fleet.poll()
-    assert (fleet.writer.load(CLUSTER).presence.feed.answered_at or 0.0) > (before.answered_at or 0.0)
+    assert (fleet.writer.load(CLUSTER).presence.freshness.answered_at or 0.0) > (before.answered_at or 0.0)
 
 
 def test_tunnels_by_changes(fleet: Fleet) -> None:
@@ -387,7 +387,7 @@ def test_record_lost_while_polling(fleet: Fleet) -> None:
     """The worker says so; whoever starts the next round makes a new record."""
     fleet.poll()
     fleet.writer.redis.delete(fleet.writer.keys(CLUSTER).epoch)
-    with pytest.raises(RecordLost):
+    with pytest.raises(RecordLostError):
         fleet.poll()
 
 
@@ -419,10 +419,10 @@ def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> Non
         fleet.poll()
         conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
     told, mute = round_of("a-id"), round_of("b-id")
-    assert told.answer is not None
-    assert told.answer.report is not None
-    assert told.answer.report.services == ("web",)
-    assert told.instances[told.answer.proxy].facts.name == "proxy-1"
+    assert told.report_response is not None
+    assert told.report_response.report is not None
+    assert told.report_response.report.services == ("web",)
+    assert told.instances[told.report_response.proxy].facts.name == "proxy-1"
     assert (told.view.state, mute.view.state) == (State.HEALTHY, State.DEGRADED)
-    assert mute.answer is not None
-    assert mute.answer.error.startswith("what the agent says of itself cannot be read")
+    assert mute.report_response is not None
+    assert mute.report_response.error.startswith("what the agent says of itself cannot be read")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.changes import Changes, ask_changes
-from fleet.monitoring.sources.source import Question, Target
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.changes import FeedChanges, read_changes
+from fleet.monitoring.sources.source import SourceContext, PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 
@@ -26,7 +26,7 @@ class Told:
 class Feed:
     """Answers with its pages in turn; one that is an error fails."""
 
-    def __init__(self, *pages: Told | SourceFailed) -> None:
+    def __init__(self, *pages: Told | SourceError) -> None:
         self._pages = iter(pages)
         self.seconds: list[float] = []
         self.revisions: list[int] = []
@@ -41,19 +41,19 @@ class Feed:
         self.revisions.append(revision)
         self.seconds.append(timeout)
         page = next(self._pages)
-        if isinstance(page, SourceFailed):
+        if isinstance(page, SourceError):
             raise page
         return page
 
 
-async def followed(feed: Feed, left: Iterable[float]) -> Changes[str]:
+async def followed(feed: Feed, left: Iterable[float]) -> FeedChanges[str]:
     """Ask a feed for what changed since revision 1."""
     seconds = iter(left)
-    target = Target(0, InstanceKind.PROXY, "127.0.0.1:1", epoch="e", revision=1)
+    target = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1", epoch="e", revision=1)
     connections = Connections()
     channel = connections.channel(target.address, target.kind)
-    question = Question(target, channel, connections, lambda: next(seconds), lambda: 100.0)
-    changes = await ask_changes(question, feed.call, feed.request, lambda page, _: page.names.items())
+    question = SourceContext(target, channel, connections, lambda: next(seconds), lambda: 100.0)
+    changes = await read_changes(question, feed.call, feed.request, lambda page, _: page.names.items())
     await connections.close()
     return changes
 
@@ -78,13 +78,13 @@ async def test_pages_when_time_is_up(names: dict[str, str]) -> None:
 
 async def test_later_page_that_fails() -> None:
     """What came before it is kept."""
-    changes = await followed(Feed(Told(2, more=True), SourceFailed("gone", answered=False)), [5.0, 4.0])
+    changes = await followed(Feed(Told(2, more=True), SourceError("gone", has_response=False)), [5.0, 4.0])
     assert (changes.revision, changes.complete) == (2, False)
 
 
 async def test_first_page_that_fails() -> None:
     """Nothing is known then; without time left it was asked all the same, briefly."""
-    feed = Feed(SourceFailed("gone", answered=False))
-    with pytest.raises(SourceFailed, match="gone"):
+    feed = Feed(SourceError("gone", has_response=False))
+    with pytest.raises(SourceError, match="gone"):
         await followed(feed, [-1.0])
     assert feed.seconds == [0.001]

@@ -9,8 +9,8 @@ import grpc.aio
 import pytest
 from typing_extensions import override
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.policies import ask_policies
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.policies import read_policies
 from fleet.protocol.policies.env_policies import Source
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
@@ -49,21 +49,21 @@ async def test_report(server: tuple[grpc.aio.Server, str]) -> None:
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        report = await ask_policies(channel, timeout=30)
-    assert (report.instance_id, report.role, report.run_id, report.up_for) == ("a", "auth", "r", 1.5)
+        report = await read_policies(channel, timeout=30)
+    assert (report.instance_id, report.role, report.run_id, report.uptime_seconds) == ("a", "auth", "r", 1.5)
     assert set(report.policies) == {AUTH_TTL_VARIABLE}
     found = report.policies[AUTH_TTL_VARIABLE]
-    assert (found.now.text, found.now.source) == ("1m", Source.ENVIRONMENT)
-    assert (found.following.text, found.following.source) == ("2m", Source.FILE)
+    assert (found.current_value.text, found.current_value.source) == ("1m", Source.ENVIRONMENT)
+    assert (found.next_value.text, found.next_value.source) == ("2m", Source.FILE)
 
 
 async def test_instance_without_the_service(server: tuple[grpc.aio.Server, str]) -> None:
     """Teleport's own do not know the question: an answer, though none of policies."""
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        with pytest.raises(SourceFailed) as caught:
-            await ask_policies(channel, timeout=30)
-    assert caught.value.answered
+        with pytest.raises(SourceError) as caught:
+            await read_policies(channel, timeout=30)
+    assert caught.value.has_response
 
 
 async def test_unknown_source_is_refused(server: tuple[grpc.aio.Server, str]) -> None:
@@ -72,5 +72,5 @@ async def test_unknown_source_is_refused(server: tuple[grpc.aio.Server, str]) ->
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        with pytest.raises(SourceFailed, match="cannot be read"):
-            await ask_policies(channel, timeout=30)
+        with pytest.raises(SourceError, match="cannot be read"):
+            await read_policies(channel, timeout=30)

@@ -7,9 +7,9 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from fleet.monitoring.evidence import Mode
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.presence import ask_agents, ask_instances, listed, listed_agent
+from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.presence import list_agents, list_instances, listed_instance, listed_agent
 from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
@@ -27,13 +27,13 @@ async def test_agents_in_pages(auth: FakeAuth, connections: Connections) -> None
         7: fleet_pb2.ListAgentsResponse(epoch="e", revision=9, agents=[agent_entry("c", "x")], removed=["a"]),
     }
     auth.agents = lambda request: pages[request.since_revision]
-    changes = await ask_agents(question(connections, auth, epoch="old", revision=5))
+    changes = await list_agents(question(connections, auth, epoch="old", revision=5))
     assert (changes.epoch, changes.revision, changes.full, changes.complete) == ("e", 9, True, True)
     assert list(changes.agents) == ["a", "b", "c"]
     assert changes.agents["a"] is None
     told = changes.agents["b"]
     assert told is not None
-    assert (told.expires_at, told.ttl, told.mode, told.tracked) == (120.0, 20.0, Mode.RECONNECT, 2)
+    assert (told.expires_at, told.ttl, told.mode, told.tracked) == (120.0, 20.0, ReconnectMode.RECONNECT, 2)
 
 
 async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -> None:
@@ -41,7 +41,7 @@ async def test_agents_of_a_wide_mesh(auth: FakeAuth, connections: Connections) -
     entry = agent_entry("a", "x")
     entry.agent.tracker.claimed.extend(f"{number:036}" for number in range(150_000))
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
-    changes = await ask_agents(question(connections, auth))
+    changes = await list_agents(question(connections, auth))
     told = changes.agents["a"]
     assert told is not None
     assert told.claimed >= 150_000
@@ -54,20 +54,20 @@ async def test_agents_when_time_runs_out_between_pages(auth: FakeAuth, connectio
     )
     auth.agents = lambda _: page
     left = iter([5.0, 0.0])
-    changes = await ask_agents(question(connections, auth, left=lambda: next(left)))
+    changes = await list_agents(question(connections, auth, left=lambda: next(left)))
     assert (changes.revision, changes.complete, list(changes.agents)) == (7, False, ["a"])
 
 
 async def test_auth_that_cannot_answer(auth: FakeAuth, connections: Connections) -> None:
     """One exception, that says whether anybody was there."""
     auth.fails = grpc.StatusCode.PERMISSION_DENIED
-    with pytest.raises(SourceFailed, match="permission denied: told to fail") as failed:
-        await ask_agents(question(connections, auth))
-    assert failed.value.answered
+    with pytest.raises(SourceError, match="permission denied: told to fail") as failed:
+        await list_agents(question(connections, auth))
+    assert failed.value.has_response
     auth.fails = grpc.StatusCode.UNAVAILABLE
-    with pytest.raises(SourceFailed) as failed:
-        await ask_instances(question(connections, auth))
-    assert not failed.value.answered
+    with pytest.raises(SourceError) as failed:
+        await list_instances(question(connections, auth))
+    assert not failed.value.has_response
 
 
 async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> None:
@@ -77,7 +77,7 @@ async def test_instances_in_pages(auth: FakeAuth, connections: Connections) -> N
     labels["refloat.dev/region"] = "eu-west"
     labels["refloat.dev/heartbeat-auth"] = "auth-id"
     auth.proxies = [auth.resource(60.0, "1m30s", **labels), auth.resource(70.0, "nonsense")]
-    found = await ask_instances(question(connections, auth))
+    found = await list_instances(question(connections, auth))
     listed_as = [(i.kind, i.resource) for i in found]
     assert [(kind, r.expires_at, r.ttl, r.group, r.generation, r.region) for kind, r in listed_as] == [
         (InstanceKind.AUTH, 50.0, 10.0, "", 0, ""),
@@ -93,16 +93,16 @@ async def test_instances_when_time_runs_out_between_pages(auth: FakeAuth, connec
     """A list without its last page is none: whom it does not name would count as deregistered."""
     auth.proxies = [auth.resource(60.0), auth.resource(70.0)]
     left = iter([5.0, 5.0, 0.0])
-    with pytest.raises(SourceFailed, match="no time is left") as failed:
-        await ask_instances(question(connections, auth, left=lambda: next(left)))
-    assert failed.value.answered
+    with pytest.raises(SourceError, match="no time is left") as failed:
+        await list_instances(question(connections, auth, left=lambda: next(left)))
+    assert failed.value.has_response
 
 
 def test_instance_that_says_little() -> None:
     """As a real Teleport's: no diag address, no TTL, maybe no expiry."""
     server = types_pb2.ServerV2()
     server.metadata.name = "id"
-    found = listed(InstanceKind.PROXY, server).resource
+    found = listed_instance(InstanceKind.PROXY, server).resource
     assert (found.name, found.address, found.diag_address) == ("id", "", "")
     assert (found.ttl, found.expires_at, found.generation) == (None, None, 0)
 
@@ -114,7 +114,7 @@ async def test_agents_with_texts_of_megabytes(auth: FakeAuth, connections: Conne
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(
         epoch="e", revision=7, full=True, agents=[long, endless]
     )
-    changes = await ask_agents(question(connections, auth))
+    changes = await list_agents(question(connections, auth))
     assert list(changes.agents) == ["a"]
     told = changes.agents["a"]
     assert told is not None
@@ -130,7 +130,7 @@ def test_instance_with_texts_of_megabytes() -> None:
         server.metadata.labels[label] = "x" * 1_000_000
     server.metadata.labels["teleport.internal/proxygroup-gen"] = "9" * 5_000
     server.metadata.labels["refloat.dev/heartbeat-auth"] = "a" * 1_000_000
-    found = listed(InstanceKind.PROXY, server).resource
+    found = listed_instance(InstanceKind.PROXY, server).resource
     texts = (found.name, found.address, found.diag_address, found.version, found.group, found.region)
     assert [len(text) for text in texts] == [256] * 6
     assert len(found.heartbeat_auth) == 128
@@ -144,7 +144,7 @@ async def test_agent_with_ages_beyond_all_dates(auth: FakeAuth, connections: Con
     entry.agent.policy.read_age_ms = entry.agent.tracker.ttl_seen_ms = 2**64 - 1
     auth.agents = lambda _: fleet_pb2.ListAgentsResponse(epoch="e", revision=7, full=True, agents=[entry])
     now = time.time()
-    changes = await ask_agents(question(connections, auth, now=now))
+    changes = await list_agents(question(connections, auth, now=now))
     told = changes.agents["a"]
     assert told is not None
     assert datetime.fromtimestamp(told.policy_read_at, UTC).year < 1930

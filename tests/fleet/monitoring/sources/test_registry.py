@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from fleet.monitoring.evidence import LISTS, PRESENCE
 from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
-from fleet.monitoring.sources.source import Target
+from fleet.monitoring.sources.source import PollTarget
 from fleet.vocabulary.instances import InstanceKind
 
 
@@ -16,4 +16,4 @@ def test_every_instance_is_contacted() -> None:
     """The first source is asked of all, and its failure is the reason why an instance was not reached."""
     first = INSTANCE_SOURCES[0]
     assert first.is_contact
-    assert all(first.applies_to(Target(0, kind, "127.0.0.1:1")) for kind in InstanceKind)
+    assert all(first.applies_to(PollTarget(0, kind, "127.0.0.1:1")) for kind in InstanceKind)

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.source import EvidenceSource, Question
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
 from tests.meta.house import ROOT
 
 
-async def _ask(_: Question) -> int:
+async def _ask(_: SourceContext) -> int:
     return 1
 
 
-async def _ask_elsewhere(_: Question) -> int:
+async def _ask_elsewhere(_: SourceContext) -> int:
     return 2
 
 
@@ -36,7 +36,7 @@ async def test_module_of_the_how_to_asks(tmp_path: Path, proxy: FakeProxy, conne
     module.write_text(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0])
     source: EvidenceSource[str] = runpy.run_path(str(module))["BUILD"]
     assert source.applies_to(question(connections, proxy).target)
-    with pytest.raises(SourceFailed, match="name no version"):
-        await source.ask(question(connections, proxy))
+    with pytest.raises(SourceError, match="name no version"):
+        await source.query(question(connections, proxy))
     proxy.metrics = '# TYPE x gauge\nteleport_build_info{gitref="",goversion="g",version="18.1.0"} 1.0\n'
-    assert await source.ask(question(connections, proxy)) == "18.1.0"
+    assert await source.query(question(connections, proxy)) == "18.1.0"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.trackers import ask_tracker
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.trackers import read_agent_report
 from fleet.transport.poll_connections import Connections
 from tests.fakes.instances import FakeProxy
 from tests.fakes.questions import question
@@ -12,7 +12,7 @@ from tests.fakes.questions import question
 async def test_agent_answers_through_its_tunnel(proxy: FakeProxy, connections: Connections) -> None:
     """Its own document, read."""
     proxy.statuses["a"] = '{"agent_id": "a", "tracker": {"desired_count": 2, "claimed": ["proxy-1-id"]}}'
-    report = await ask_tracker(question(connections, proxy), "a")
+    report = await read_agent_report(question(connections, proxy), "a")
     assert report is not None
     assert (report.tracker.desired_count, report.tracker.claimed) == (2, ("proxy-1-id",))
     assert proxy.calls[-1].agent_id == "a"
@@ -30,11 +30,11 @@ async def test_no_answer_that_can_be_used(
 ) -> None:
     """Whoever is wrong is named."""
     proxy.statuses["a"] = document
-    with pytest.raises(SourceFailed, match=sentence) as failed:
-        await ask_tracker(question(connections, proxy), "a")
-    assert failed.value.answered
+    with pytest.raises(SourceError, match=sentence) as failed:
+        await read_agent_report(question(connections, proxy), "a")
+    assert failed.value.has_response
 
 
 async def test_agent_that_has_moved(proxy: FakeProxy, connections: Connections) -> None:
     """Its tunnel there is gone: that is nothing the agent said, nor a failure of it."""
-    assert await ask_tracker(question(connections, proxy), "a") is None
+    assert await read_agent_report(question(connections, proxy), "a") is None

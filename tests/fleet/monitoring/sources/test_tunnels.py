@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fleet.monitoring.sources.tunnels import ask_tunnels
+from fleet.monitoring.sources.tunnels import list_tunnels
 from fleet.transport.poll_connections import Connections
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeProxy
@@ -15,7 +15,7 @@ async def test_tunnels_opened_and_closed(proxy: FakeProxy, connections: Connecti
         tunnels=[fleet_pb2.TunnelEntry(agent_id="a", agent_name="one", open_for_ms=2500)],
         closed=["a", "b"],
     )
-    changes = await ask_tunnels(question(connections, proxy, epoch="e", revision=1, now=100.0))
+    changes = await list_tunnels(question(connections, proxy, epoch="e", revision=1, now=100.0))
     assert changes.agents == {"a": ("one", 97.5), "b": None}
     assert (changes.full, changes.complete, changes.revision) == (False, True, 4)
     assert proxy.calls[-1].since_revision == 1
@@ -31,7 +31,7 @@ async def test_tunnels_with_texts_of_megabytes(proxy: FakeProxy, connections: Co
             fleet_pb2.TunnelEntry(agent_id="b" * 129, agent_name="b"),
         ],
     )
-    changes = await ask_tunnels(question(connections, proxy, epoch="e", revision=1))
+    changes = await list_tunnels(question(connections, proxy, epoch="e", revision=1))
     assert list(changes.agents) == ["a"]
     opened = changes.agents["a"]
     assert opened is not None

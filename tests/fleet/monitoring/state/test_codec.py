@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 
 from fleet.monitoring.columns import HEARTBEAT, NO_INSTANCE, TUNNEL
-from fleet.monitoring.evidence import Feed
+from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state import codec
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import Attempt, InstanceState, Poll, Resource, ServingStatus
+from fleet.vocabulary.instances import PollAttempt, InstanceState, Poll, InstanceResource, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 
 def test_header_round_trip() -> None:
     """Every field comes back; what is no header is none."""
-    header = codec.Header("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(len(State))))
+    header = codec.RecordHeader("0123456789abcdef", 5, 7, 9, 1.5, 0.6, 3, 2, tuple(range(len(State))))
     blob = codec.pack_header(header)
     assert len(blob) == codec.HEADER_SIZE
     assert codec.unpack_header(blob + b"rows") == header
@@ -39,26 +39,26 @@ def test_tunnels_of_several_proxies() -> None:
 def test_small_values_round_trip() -> None:
     """Resources, polls, spells and feeds, full and empty."""
     for resource in (
-        Resource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
-        Resource("n", ""),
-        Resource("n", "h:1", expires_at=0.0),
+        InstanceResource("n", "h:1", "h:2", "1", 10.0, 2.5, 3.5, "g", 4),
+        InstanceResource("n", ""),
+        InstanceResource("n", "h:1", expires_at=0.0),
     ):
         found = codec.unpack_resource(codec.pack_resource(resource).encode())
         assert found.address == resource.address
         assert (found.expires_at or None) == (resource.expires_at or None)
-    attempts = (Attempt(2.0, ok=False, error="no"), Attempt(1.0, ok=True))
+    attempts = (PollAttempt(2.0, ok=False, error="no"), PollAttempt(1.0, ok=True))
     full = Poll(attempts=attempts, serving=ServingStatus.UNKNOWN, serving_at=1.0, readyz=503, readyz_at=2.0)
     for poll in (Poll(), full):
         assert Poll(**codec.unpack_poll(codec.pack_poll(poll).encode())) == poll
     for spell in (
-        codec.Spell(),
-        codec.Spell(InstanceState.SILENT, 1234.5),
-        codec.Spell(InstanceState.OK, None, Health.DEGRADED, True),
+        codec.InstanceSpell(),
+        codec.InstanceSpell(InstanceState.SILENT, 1234.5),
+        codec.InstanceSpell(InstanceState.OK, None, Health.DEGRADED, True),
     ):
         assert codec.unpack_spell(codec.pack_spell(spell).encode()) == spell
     for state in (
         codec.FeedState(),
-        codec.FeedState(Feed(2.0, 1.0), "e", 7, listing=True, parity=1, source=0),
+        codec.FeedState(FeedFreshness(2.0, 1.0), "e", 7, listing=True, parity=1, source=0),
     ):
         assert codec.unpack_feed(codec.pack_feed(state).encode()) == state
     assert codec.unpack_feed(None) == codec.FeedState()
@@ -67,6 +67,6 @@ def test_small_values_round_trip() -> None:
 def test_poll_of_another_version() -> None:
     """A source that this version does not have, or that the other one did not have, takes nothing else away."""
     assert codec.unpack_poll(b'{"attempts":[[1.0,1,""]],"readyz":503,"another":"1"}') == {
-        "attempts": (Attempt(1.0, ok=True),),
+        "attempts": (PollAttempt(1.0, ok=True),),
         "readyz": 503,
     }

@@ -4,15 +4,15 @@ import numpy as np
 from redis import Redis
 
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.evidence import Feed
-from fleet.monitoring.state.codec import FeedState, blank
-from fleet.monitoring.state.record import Record
+from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.state.codec import FeedState, blank_rows
+from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import AS_OF, conclude, fill
 
 
-def rows(record: Record) -> list[bytes]:
+def rows(record: ClusterRecord) -> list[bytes]:
     """Every column of a record."""
     arrays = (record.heartbeats, record.memory, record.verdicts, record.tunnel_agents, record.tunnel_proxies)
     return [array.tobytes() for array in arrays]
@@ -27,8 +27,8 @@ def test_kept_columns_are_those_of_a_first_read(writer: Writer, redis: Redis) ->
         return rows(writer.load("default")) == rows(Writer(redis, writer.prefix).load("default"))
 
     assert alike()
-    place = FeedState(feed=Feed(AS_OF, AS_OF), epoch="agents", revision=99)
-    beat = blank(HEARTBEAT, 1)
+    place = FeedState(freshness=FeedFreshness(AS_OF, AS_OF), epoch="agents", revision=99)
+    beat = blank_rows(HEARTBEAT, 1)
     beat["expires_at"] = AS_OF + 77
     one = np.array([2], np.uint32)
     assert other.write_heartbeats(
@@ -37,16 +37,16 @@ def test_kept_columns_are_those_of_a_first_read(writer: Writer, redis: Redis) ->
         after=place,
         indices=one,
         rows=beat,
-        ended=np.zeros(0, np.uint32),
+        ended_agents=np.zeros(0, np.uint32),
         ended_at=AS_OF,
-        tracked=np.array([7], np.uint8),
+        tracked_counts=np.array([7], np.uint8),
     )
     assert alike()
     assert writer.load("default").memory["tracked"].tolist() == [0, 0, 7, 0]
     before = other.feed("default", "3")
     assert other.write_tunnels("default", epoch, 3, before=before, after=place, rows=np.zeros(1, TUNNEL))
     assert alike()
-    other.set_retired("default", epoch, [1], retired=True)
+    other.set_retired("default", epoch, [1], is_retired=True)
     assert alike()
     assert conclude(other, [State.HEALTHY, State.RETIRED, State.STRANDED, State.HEALTHY], as_of=AS_OF + 1)
     assert alike()

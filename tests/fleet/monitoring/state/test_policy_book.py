@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fleet.monitoring.state import StateUnavailable
-from fleet.monitoring.state.policy_book import PolicyBook, open_book, unpack
+from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store, unpack_response
 from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, PolicyValue
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
-from fleet.vocabulary.node_policies import NodeReport, Observed, PolicyReport
+from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 
 _REPORT = NodeReport(
     "a", "auth", "run", 2.5, "rev", "",
@@ -24,8 +24,8 @@ _REPORT = NodeReport(
 
 def test_round_trip(redis: Redis, prefix: str) -> None:
     """What was written is read, answers and failures, each cluster by itself."""
-    book = PolicyBook(redis, prefix)
-    seen = {"a": Observed(1.5, _REPORT), "b": Observed(2.5, None, "unavailable")}
+    book = PolicyReportStore(redis, prefix)
+    seen = {"a": NodeReportResponse(1.5, _REPORT), "b": NodeReportResponse(2.5, None, "unavailable")}
     book.write("default", seen)
     book.write("default", {})
     assert book.read("default") == seen
@@ -34,11 +34,11 @@ def test_round_trip(redis: Redis, prefix: str) -> None:
 
 def test_what_another_version_wrote_is_left_out() -> None:
     """And policies that we do not know, too."""
-    assert unpack(b"{") is None
-    assert unpack(b'{"at": 1}') is None
+    assert unpack_response(b"{") is None
+    assert unpack_response(b'{"at": 1}') is None
 
 
 def test_redis_down() -> None:
     """One exception, as everywhere."""
-    with pytest.raises(StateUnavailable):
-        open_book("redis://127.0.0.1:1/0", "x").read("default")
+    with pytest.raises(StateUnavailableError):
+        open_policy_report_store("redis://127.0.0.1:1/0", "x").read("default")

@@ -6,9 +6,9 @@ import pytest
 from redis import Redis
 
 from fleet.monitoring.columns import HEALTH_CHECK, TUNNEL
-from fleet.monitoring.evidence import Feed, Mode
-from fleet.monitoring.state import StateUnavailable
-from fleet.monitoring.state.codec import FeedState, blank
+from fleet.monitoring.evidence import FeedFreshness, ReconnectMode
+from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
@@ -72,7 +72,7 @@ def test_layout_leaves_out_agents_not_yet_judged(writer: Writer, reader: Reader)
     """Layout and snapshot are of the same length, whatever polls have found since."""
     epoch = fill(writer, STATES)
     version = reader.layout_version("default")
-    writer.agents("default", epoch, [("new", "new")])
+    writer.intern_agents("default", epoch, [("new", "new")])
     assert len(reader.layout("default").ids) == len(reader.snapshot("default", AS_OF).states) == 4
     assert reader.layout_version("default") == version
     assert conclude(writer, [*STATES, State.HEALTHY], as_of=AS_OF + 1)
@@ -111,7 +111,7 @@ def test_clusters_are_apart(writer: Writer, reader: Reader) -> None:
 
 def test_redis_down(prefix: str) -> None:
     """One exception, with a sentence."""
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(StateUnavailableError):
         Reader(connect("redis://127.0.0.1:1/0"), prefix).header("default", AS_OF)
 
 
@@ -148,8 +148,8 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
 
     for proxy in (2, 3):
         feed = writer.feed("default", str(proxy))
-        after = FeedState(feed=Feed(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9)
-        assert writer.write_tunnels("default", epoch, proxy, before=feed, after=after, rows=blank(TUNNEL, 0))
+        after = FeedState(freshness=FeedFreshness(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9)
+        assert writer.write_tunnels("default", epoch, proxy, before=feed, after=after, rows=blank_rows(TUNNEL, 0))
     assert conclude(writer, STATES, as_of=later)
     assert reader.instances("default", later)[0].agents == 0
 
@@ -164,9 +164,9 @@ def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
 def test_instances_whose_list_nobody_answers_any_more(writer: Writer, reader: Reader) -> None:
     """Rounds go on while every auth is cut off: heartbeats are as old as the list, which is not their fault."""
     fill(writer, STATES)
-    assert all(view.listed for view in reader.instances("default", AS_OF + 1))
+    assert all(view.is_list_fresh for view in reader.instances("default", AS_OF + 1))
     assert conclude(writer, STATES, as_of=AS_OF + 30)
-    assert not any(view.listed for view in reader.instances("default", AS_OF + 30))
+    assert not any(view.is_list_fresh for view in reader.instances("default", AS_OF + 30))
 
 
 def test_agent_and_its_explanation(writer: Writer, reader: Reader) -> None:
@@ -194,17 +194,17 @@ def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) 
     fill(writer, STATES)
     table = reader.table("default", AS_OF + 1)
     view = reader.agent(table, 0)
-    assert (view.mode, view.health_check, view.policy_read_at) == (Mode.UNKNOWN, False, None)
+    assert (view.mode, view.health_check, view.policy_read_at) == (ReconnectMode.UNKNOWN, False, None)
     rows = table.heartbeats.copy()
-    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = Mode.RECONNECT, HEALTH_CHECK, AS_OF - 5
+    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = ReconnectMode.RECONNECT, HEALTH_CHECK, AS_OF - 5
     rows["expires_at"][1] = 0
     reporting, silent = reader.agents(replace(table, heartbeats=rows), range(2))
     assert (reporting.mode, reporting.health_check, reporting.policy_read_at) == (
-        Mode.RECONNECT,
+        ReconnectMode.RECONNECT,
         True,
         AS_OF - 5,
     )
-    assert (silent.mode, silent.health_check, silent.policy_read_at) == (Mode.UNKNOWN, None, None)
+    assert (silent.mode, silent.health_check, silent.policy_read_at) == (ReconnectMode.UNKNOWN, None, None)
 
 
 def test_agent_when_data_is_old(writer: Writer, reader: Reader) -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, DrainRequest, ProbeOutcome
-from fleet.vocabulary.watch import UNWATCHED, Watch
+from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
 
 def test_watch_is_kept_whole() -> None:
     """After each of several polls, and of none; through JSON."""
-    watch = UNWATCHED
+    watch = INITIAL_WATCH
     for at, probe in enumerate((ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.FAILURE, ProbeOutcome.DEGRADED, ProbeOutcome.SUCCESS)):
         assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
         active = watch.active.after_probe(probe, 1_000.5 + at, RECOMMENDED_SETTINGS)
-        watch = Watch(active, "127.0.0.1:1", "busy", DrainRequest("kernel update", 7.25) if at % 2 else None)
+        watch = InstanceWatch(active, "127.0.0.1:1", "busy", DrainRequest("kernel update", 7.25) if at % 2 else None)
     assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
 
 
@@ -27,6 +27,6 @@ def test_watch_is_kept_whole() -> None:
 )
 def test_watch_of_another_version_begins_anew(change: dict[str, Any]) -> None:
     """It is no reason to lose a whole record."""
-    assert unpack_watch({**pack_watch(UNWATCHED), **change}) == UNWATCHED
-    assert unpack_watch({}) == UNWATCHED
-    assert unpack_watch(None) is UNWATCHED
+    assert unpack_watch({**pack_watch(INITIAL_WATCH), **change}) == INITIAL_WATCH
+    assert unpack_watch({}) == INITIAL_WATCH
+    assert unpack_watch(None) is INITIAL_WATCH

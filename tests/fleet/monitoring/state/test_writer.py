@@ -5,11 +5,11 @@ import pytest
 from redis import Redis
 
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, NO_INSTANCE, RETIRED, TUNNEL
-from fleet.monitoring.evidence import Feed
-from fleet.monitoring.state import RecordLost, StateUnavailable
-from fleet.monitoring.state.codec import FeedState, blank, rows_of
+from fleet.monitoring.evidence import FeedFreshness
+from fleet.monitoring.state import RecordLostError, StateUnavailableError
+from fleet.monitoring.state.codec import FeedState, blank_rows, rows_of
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.writer import Remembered, Writer
+from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import AS_OF, conclude, fill
 
@@ -18,37 +18,37 @@ NOBODY = np.zeros(0, np.uint32)
 
 def test_create_two_at_once(writer: Writer) -> None:
     """The second finds the record of the first: positions have one author."""
-    first = writer.create("default", Remembered(agents=[("a", "one")], memory=blank(MEMORY, 1)))
-    second = writer.create("default", Remembered(agents=[("b", "two")], memory=blank(MEMORY, 1)))
+    first = writer.create("default", RecordSeed(agents=[("a", "one")], memory=blank_rows(MEMORY, 1)))
+    second = writer.create("default", RecordSeed(agents=[("b", "two")], memory=blank_rows(MEMORY, 1)))
     assert first == second
     assert writer.agent_ids("default") == (["a"], ["one"])
 
 
 def test_agents_interned_by_two_writers(writer: Writer, redis: Redis) -> None:
     """Each keeps a cache of its own, and both agree on every index."""
-    epoch = writer.create("default", Remembered())
+    epoch = writer.create("default", RecordSeed())
     other = Writer(redis, writer.prefix)
-    assert writer.agents("default", epoch, [("a", "1"), ("b", "2")]).tolist() == [0, 1]
-    assert other.agents("default", epoch, [("c", "3"), ("a", "1"), ("c", "3")]).tolist() == [2, 0, 2]
-    assert writer.agents("default", epoch, [("d", "4"), ("c", "3")]).tolist() == [3, 2]
+    assert writer.intern_agents("default", epoch, [("a", "1"), ("b", "2")]).tolist() == [0, 1]
+    assert other.intern_agents("default", epoch, [("c", "3"), ("a", "1"), ("c", "3")]).tolist() == [2, 0, 2]
+    assert writer.intern_agents("default", epoch, [("d", "4"), ("c", "3")]).tolist() == [3, 2]
 
 
 def test_write_to_a_lost_record(writer: Writer, redis: Redis) -> None:
     """Nothing is written without an epoch: half a record would look like a fleet without agents."""
-    epoch = writer.create("default", Remembered())
+    epoch = writer.create("default", RecordSeed())
     redis.flushdb()
-    with pytest.raises(RecordLost):
-        writer.agents("default", epoch, [("a", "1")])
-    with pytest.raises(RecordLost):
+    with pytest.raises(RecordLostError):
+        writer.intern_agents("default", epoch, [("a", "1")])
+    with pytest.raises(RecordLostError):
         writer.write_instances("default", epoch, probed_at=1.0)
     assert redis.dbsize() == 0
 
 
 def test_heartbeats_moved_on_by_somebody_else(writer: Writer) -> None:
     """The second to write from the same place in the feed writes nothing."""
-    epoch = writer.create("default", Remembered())
-    agents = writer.agents("default", epoch, [("a", "1"), ("b", "2"), ("c", "3")])
-    rows = blank(HEARTBEAT, 1)
+    epoch = writer.create("default", RecordSeed())
+    agents = writer.intern_agents("default", epoch, [("a", "1"), ("b", "2"), ("c", "3")])
+    rows = blank_rows(HEARTBEAT, 1)
     rows["expires_at"] = 50.0
 
     def write(index: int, revision: int) -> bool:
@@ -56,10 +56,10 @@ def test_heartbeats_moved_on_by_somebody_else(writer: Writer) -> None:
             "default",
             epoch,
             before=b"",
-            after=FeedState(feed=Feed(1.0, 1.0), epoch="e", revision=revision),
+            after=FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=revision),
             indices=agents[index : index + 1],
             rows=rows,
-            ended=NOBODY,
+            ended_agents=NOBODY,
             ended_at=0.0,
         )
 
@@ -73,11 +73,11 @@ def test_heartbeats_moved_on_by_somebody_else(writer: Writer) -> None:
 
 def test_tunnels_of_an_unfinished_list(writer: Writer) -> None:
     """They wait beside the old ones: an agent on the second page must not look stranded after the first."""
-    epoch = writer.create("default", Remembered())
+    epoch = writer.create("default", RecordSeed())
     old, new = np.zeros(2, TUNNEL), np.zeros(1, TUNNEL)
-    place = FeedState(feed=Feed(1.0, 1.0), epoch="e", revision=1)
+    place = FeedState(freshness=FeedFreshness(1.0, 1.0), epoch="e", revision=1)
     assert writer.write_tunnels("default", epoch, 3, before=b"", after=place, rows=old)
-    listing = FeedState(feed=Feed(2.0, 2.0), epoch="f", revision=1, listing=True)
+    listing = FeedState(freshness=FeedFreshness(2.0, 2.0), epoch="f", revision=1, listing=True)
     before = writer.feed("default", "3")
     assert writer.write_tunnels("default", epoch, 3, before=before, after=listing, rows=new)
     assert writer.tunnels("default", 3) == old.tobytes()
@@ -103,10 +103,10 @@ def test_commit_after_an_operator_retired_an_agent(writer: Writer) -> None:
     """The round that did not know of it writes nothing; the next one does."""
     epoch = fill(writer, [State.HEALTHY] * 3)
     before = writer.load("default")
-    writer.set_retired("default", epoch, [1], retired=True)
+    writer.set_retired("default", epoch, [1], is_retired=True)
     assert writer.load("default").memory_version != before.memory_version
     assert (writer.load("default").memory["flags"] & RETIRED).tolist() == [0, RETIRED, 0]
-    writer.set_retired("default", epoch, [1], retired=False)
+    writer.set_retired("default", epoch, [1], is_retired=False)
     assert (writer.load("default").memory["flags"] & RETIRED).tolist() == [0, 0, 0]
 
 
@@ -121,21 +121,21 @@ def test_reconnects_that_run_are_the_ones_named(writer: Writer, redis: Redis) ->
     assert said.memory_version != before.memory_version
     writer.expect_reconnects("default", {"agent-3-id": 60.0, "agent-1-id": 50.0})
     assert writer.load("default").memory_version == said.memory_version
-    writer.set_retired("default", said.epoch, [0], retired=True)
+    writer.set_retired("default", said.epoch, [0], is_retired=True)
     assert conclude(writer, [State.RETIRED, State.HEALTHY, State.WORKING], as_of=AS_OF + 1)
     assert writer.load("default").memory["working_until"].tolist() == [50.0, 0.0, 60.0]
     writer.expect_reconnects("default", {})
     assert writer.load("default").memory["working_until"].tolist() == [0.0, 0.0, 0.0]
     redis.flushdb()
-    with pytest.raises(RecordLost, match="there is no record"):
+    with pytest.raises(RecordLostError, match="there is no record"):
         writer.expect_reconnects("default", {"agent-1-id": 50.0})
     assert redis.dbsize() == 0
 
 
 def test_reconnect_of_an_agent_no_round_has_seen(writer: Writer) -> None:
     """The rows before its own are blank, not zero."""
-    epoch = writer.create("default", Remembered())
-    writer.agents("default", epoch, [("a", "1"), ("b", "2")])
+    epoch = writer.create("default", RecordSeed())
+    writer.intern_agents("default", epoch, [("a", "1"), ("b", "2")])
     writer.expect_reconnects("default", {"b": 50.0})
     memory = writer.load("default").memory
     assert memory["working_until"].tolist() == [0.0, 50.0]
@@ -145,14 +145,14 @@ def test_reconnect_of_an_agent_no_round_has_seen(writer: Writer) -> None:
 def test_outbox_settled_in_any_order(writer: Writer, redis: Redis) -> None:
     """A result stays owed until the database has got it."""
     redis.rpush(writer.keys("default").outbox, b"one", b"two")
-    assert writer.owed("default", 10) == [b"one", b"two"]
-    writer.settled("default", b"one")
-    assert writer.owed("default", 10) == [b"two"]
+    assert writer.read_outbox("default", 10) == [b"one", b"two"]
+    writer.remove_from_outbox("default", b"one")
+    assert writer.read_outbox("default", 10) == [b"two"]
 
 
 def test_redis_down(prefix: str) -> None:
     """One exception, with a sentence."""
-    with pytest.raises(StateUnavailable, match="Redis does not answer"):
+    with pytest.raises(StateUnavailableError, match="Redis does not answer"):
         Writer(connect("redis://127.0.0.1:1/0"), prefix).epoch("default")
 
 

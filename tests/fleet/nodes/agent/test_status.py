@@ -72,7 +72,7 @@ def test_document_has_when_the_auth_connection_moves() -> None:
     document = status.document(Identity("id", "agent-1"), Tracker("default"), None, (), (), 4.0, settings)
     expected = {"first_wait_ms": None, "drain_timeout_ms": 60_000, "every_ms": 3_600_000}
     assert document["auth_reconnect"] == expected
-    report = agent_report.parse(json.dumps(document)).auth_reconnect
+    report = agent_report.parse_agent_report(json.dumps(document)).auth_reconnect
     assert report is not None
     assert report.model_dump() == expected
 
@@ -93,13 +93,13 @@ def test_document_of_an_agent_on_the_move() -> None:
         assert lease is not None
         lease.claim(name)
     proxies = [
-        DiscoveredProxy(name, ttl=10.0, draining=name == "p3") for name in ("p1", "p2", "p3", "p4", "p5")
+        DiscoveredProxy(name, ttl=10.0, is_draining=name == "p3") for name in ("p1", "p2", "p3", "p4", "p5")
     ]
     tracker.track_expected(proxies, 0.0)
     assert tracker.leave("p1", 1.0)
     assert tracker.leave("p2", 1.0, is_departing=True)
     assert tracker.try_acquire(1.0) is not None
     document = status.document(Identity("id", "agent-1"), tracker, None, (), (), 1.0)
-    told = agent_report.parse(json.dumps(document)).tracker
+    told = agent_report.parse_agent_report(json.dumps(document)).tracker
     assert (told.leaving, told.going, told.inflight) == (("p1", "p2"), ("p2",), 1)
     assert [known.proxy_id for known in told.proxies if known.draining] == ["p3"]

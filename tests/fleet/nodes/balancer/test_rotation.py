@@ -24,7 +24,7 @@ def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int,
                 seat.record_failure("no answer in time")
     made.update(
         [
-            Candidate(f"t{n}", health, draining=n in draining, succeeded_at=float(n))
+            Candidate(f"t{n}", health, is_draining=n in draining, succeeded_at=float(n))
             for n, health in enumerate(healths)
         ],
         100.0,

@@ -20,7 +20,7 @@ class Thing:
             raise ValueError("a bug")
         self.seen.append((number, end))
 
-    def break_down(self) -> None:
+    def abort(self) -> None:
         self.broke += 1
 
 

@@ -82,8 +82,8 @@ def test_head_and_trailers_of_an_answer() -> None:
 
     assert (head.http, head.grpc, head.status) == (200, True, None)
     assert (end.http, end.status, end.message, end.pushback) == (None, Status.UNAVAILABLE, b"a%20b", "5")
-    assert not end.degraded
-    assert read_response(plain((b"x-envoy-degraded", b""))).degraded
+    assert not end.is_degraded
+    assert read_response(plain((b"x-envoy-degraded", b""))).is_degraded
 
 
 def test_end_that_the_gateway_decides() -> None:

@@ -4,7 +4,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fleet.monitoring.agent_report import parse
+from fleet.monitoring.agent_report import parse_agent_report
 from fleet.nodes.proxy import agent_status
 from fleet.nodes.proxy.server import Proxy
 from fleet.protocol.retry.grpc_http2 import Status
@@ -29,7 +29,7 @@ async def test_real_agent_tells_of_itself(plane: Plane) -> None:
     group = await plane.agents(auth.instance.grpc_address, [proxy.instance.grpc_address])
     (agent,) = group.agents
     await eventually(lambda: len(proxy.table) == 1 and bool(agent.snapshot().tracked_proxies))
-    report = parse(await read(proxy, agent.identity.id))
+    report = parse_agent_report(await read(proxy, agent.identity.id))
     assert report.name == agent.identity.name
     assert report.tracker.claimed == (proxy.instance.flags.id,)
     assert [known.proxy_id for known in report.tracker.proxies] == [proxy.instance.flags.id]

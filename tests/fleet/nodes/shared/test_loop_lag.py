@@ -24,11 +24,11 @@ async def test_loop_that_is_held_up_often_is_degraded() -> None:
 
     async with loop_lag.watch_lateness(standing, 0.001):
         busy = asyncio.create_task(work())
-        await eventually(lambda: standing.degraded is not None)
+        await eventually(lambda: standing.degraded_declaration is not None)
         busy.cancel()
-    assert standing.degraded is not None
-    assert "late by more than 1 ms" in standing.degraded.reason
-    assert standing.degraded.until is not None
+    assert standing.degraded_declaration is not None
+    assert "late by more than 1 ms" in standing.degraded_declaration.reason
+    assert standing.degraded_declaration.until is not None
 
 
 async def test_loop_on_time_says_nothing() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.monitoring.sources import SourceFailed
-from fleet.monitoring.sources.policies import ask_policies
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.policies import read_policies
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import lifecycle, node_policies
 from fleet.nodes.shared.node_policies import Policies
@@ -76,16 +76,16 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
     auth = await _auth(plane, tmp_path, asked.append)
     async with channel_to(auth.instance.grpc_address) as channel:
         admin = NodePoliciesAdmin(channel)
-        before = await ask_policies(channel, timeout=30)
+        before = await read_policies(channel, timeout=30)
         assert before.revision == revision_of({})
         after = await admin.set(before.revision, {RFD_VARIABLE: _RECONNECT, AUTH_TTL_VARIABLE: "30s"})
-        report = await ask_policies(channel, timeout=30)
+        report = await read_policies(channel, timeout=30)
         assert report.revision == after
-        assert report.accepted[AUTH_TTL_VARIABLE] == "30s"
+        assert report.accepted_values[AUTH_TTL_VARIABLE] == "30s"
         ttl = report.policies[AUTH_TTL_VARIABLE]
-        assert (ttl.now.text, ttl.now.source) == ("10m", Source.ENVIRONMENT)
-        assert (ttl.following.text, ttl.following.source) == ("30s", Source.FILE)
-        assert ttl.beneath == ttl.now
+        assert (ttl.current_value.text, ttl.current_value.source) == ("10m", Source.ENVIRONMENT)
+        assert (ttl.next_value.text, ttl.next_value.source) == ("30s", Source.FILE)
+        assert ttl.fallback_value == ttl.current_value
         with pytest.raises(RevisionConflict, match="somebody else wrote"):
             await admin.set(before.revision, {})
         with pytest.raises(RevisionConflict, match="not this run"):
@@ -121,8 +121,8 @@ async def test_node_without_a_folder(plane: Plane) -> None:
     """It says why it accepts nothing, and accepts nothing."""
     auth = await _auth(plane, None, lambda _drain: None)
     async with channel_to(auth.instance.grpc_address) as channel:
-        report = await ask_policies(channel, timeout=30)
-        assert "--data" in report.why_not
+        report = await read_policies(channel, timeout=30)
+        assert "--data" in report.refusal_reason
         with pytest.raises(AdminError, match="--data"):
             await NodePoliciesAdmin(channel).set(report.revision, {})
 
@@ -141,7 +141,7 @@ async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: P
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         async with channel_to(first["grpc"]) as channel:
-            before = await ask_policies(channel, timeout=30)
+            before = await read_policies(channel, timeout=30)
             admin = NodePoliciesAdmin(channel)
             await admin.set(before.revision, {AUTH_TTL_VARIABLE: "40s", RFD_VARIABLE: _RECONNECT})
             await admin.restart(before.run_id, "to run with it")
@@ -149,10 +149,10 @@ async def test_program_restarts_itself(valkey_url: str, prefix: str, tmp_path: P
         async def again() -> bool:
             async with channel_to(first["grpc"]) as channel:
                 try:
-                    report = await ask_policies(channel, timeout=10)
-                except SourceFailed:
+                    report = await read_policies(channel, timeout=10)
+                except SourceError:
                     return False
-                ttl = report.policies[AUTH_TTL_VARIABLE].now
+                ttl = report.policies[AUTH_TTL_VARIABLE].current_value
                 return report.run_id != before.run_id and (ttl.text, ttl.source) == ("40s", Source.FILE)
 
         await eventually(again)

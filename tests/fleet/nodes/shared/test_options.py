@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from fleet.nodes.shared.options import Parsed, combined
+from fleet.nodes.shared.options import ParsedOption, combine
 
-NUMBER = Parsed("number", int)
+NUMBER = ParsedOption("number", int)
 
 
 def test_text_is_read() -> None:
@@ -24,5 +24,5 @@ def test_text_that_cannot_be_read() -> None:
 
 def test_combined_options_stand_in_the_order_of_the_help() -> None:
     """The first one that is given is the first one of the help."""
-    command = click.command()(combined(click.option("--first"), click.option("--second"))(lambda **_: None))
+    command = click.command()(combine(click.option("--first"), click.option("--second"))(lambda **_: None))
     assert [parameter.opts for parameter in command.params] == [["--first"], ["--second"]]

@@ -9,7 +9,7 @@ from fleet.protocol.destination.instance_status import (
     InstanceStatus,
     headers,
     is_reason,
-    joined,
+    merge_reports,
     read,
 )
 
@@ -48,6 +48,6 @@ def test_reason_is_short_and_printable() -> None:
 
 def test_several_answers_of_an_instance() -> None:
     """The first answer that says something counts; without an answer there is nothing to join."""
-    assert joined([]) is None
-    assert joined([InstanceStatus()]) == InstanceStatus()
-    assert joined([InstanceStatus(draining_reason="update"), InstanceStatus("busy", "later")]) == InstanceStatus("busy", "update")
+    assert merge_reports([]) is None
+    assert merge_reports([InstanceStatus()]) == InstanceStatus()
+    assert merge_reports([InstanceStatus(draining_reason="update"), InstanceStatus("busy", "later")]) == InstanceStatus("busy", "update")

@@ -121,7 +121,7 @@ def test_slow_start_of_all_at_once_changes_nothing() -> None:
 
 def test_draining_gets_no_new_sessions_and_keeps_its_own() -> None:
     """Also when it is the only one that is well: someone asked for that."""
-    known = [Candidate("leaving", Health.HEALTHY, draining=True), Candidate("sick", Health.UNHEALTHY)]
+    known = [Candidate("leaving", Health.HEALTHY, is_draining=True), Candidate("sick", Health.UNHEALTHY)]
     picker = Picker(known, now=0.0)
     assert picker.pick(0.5) == Pick("sick", PickReason.PANIC)
     assert picker.keep("leaving", 0.5) == Pick("leaving", PickReason.AFFINITY)
@@ -241,7 +241,7 @@ choices = st.builds(
 def test_laws_of_shares(known: list[Candidate], chosen: Settings, chance: float) -> None:
     """All is given to those who take it, the guard holds while another has room, and a panic needs a reason."""
     picker = Picker(known, 0.0, chosen)
-    takers = {one.name: one for one in known if not one.draining}
+    takers = {one.name: one for one in known if not one.is_draining}
     assert bool(takers) == bool(picker.shares)
     assert set(picker.shares) <= set(takers)
     if not takers:

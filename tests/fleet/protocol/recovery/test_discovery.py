@@ -376,7 +376,7 @@ def test_draining_is_told_at_once(compact: bool) -> None:
     for at, draining in ((0.0, False), (1.0, True), (2.0, False)):
         assert publisher.observe([ProxyResource("a", "", 0, 10.0 + at, draining)], at)
         (told,) = discovery.decode(discovery.encode(subscriber.read(at))).proxies
-        assert told.draining is draining
+        assert told.is_draining is draining
 
 
 def test_first_message_with_mixed_ttls() -> None:

@@ -88,7 +88,7 @@ def test_what_is_closable(held: str, snapshot: TrackerSnapshot, closable: dict[s
 
 def test_draining_tunnels_count_for_nothing() -> None:
     """One that is going already neither makes an excess nor lets another go."""
-    held = [*tunnels("a"), replace(tunnels("b")[0], draining=True)]
+    held = [*tunnels("a"), replace(tunnels("b")[0], is_draining=True)]
     assert closable_by_rfd(held, known("ab")) == {}
 
 
@@ -302,7 +302,7 @@ def test_laws(
         newest = max(generations.values(), default=0)
         desired = {proxy for proxy, generation in generations.items() if generation == newest}
         snapshot = replace(known("".join(desired), count=count), tracked_proxies=tuple(sorted(generations)))
-        live = [LiveTunnel(proxy, 0.0, rtt=0.1, draining=proxy in draining) for proxy in sorted(held)]
+        live = [LiveTunnel(proxy, 0.0, rtt=0.1, is_draining=proxy in draining) for proxy in sorted(held)]
         surplus_since = min(surplus_since, now) if closable_by_rfd(live, snapshot) else float("inf")
         found = closing.decide(live, snapshot, now, chance)
         if found is not None:

@@ -264,7 +264,7 @@ def test_wanted_of_a_snapshot() -> None:
 def test_draining_proxy_is_not_wanted_anew(count: int) -> None:
     """Whoever has no tunnel there wants none, mesh or not, until it takes new ones again."""
     tracker = Tracker("default", count)
-    drained = DiscoveredProxy("b", draining=True)
+    drained = DiscoveredProxy("b", is_draining=True)
     tracker.track_expected([DiscoveredProxy("a"), drained], 0.0)
     held(tracker, "a")
     assert tracker.try_acquire(0.0) is None
@@ -280,7 +280,7 @@ def test_tunnel_on_a_draining_proxy_counts() -> None:
     tracker = Tracker("default", 0)
     tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b")], 0.0)
     _, lease = held(tracker, "a", "b")
-    tracker.track_expected([DiscoveredProxy("b", draining=True)], 1.0)
+    tracker.track_expected([DiscoveredProxy("b", is_draining=True)], 1.0)
     assert tracker.snapshot(1.0).desired_proxies == ("a", "b")
     assert tracker.try_acquire(1.0) is None
     lease.release()
@@ -291,11 +291,11 @@ def test_tunnel_on_a_draining_proxy_counts() -> None:
 def test_draining_proxy_is_left_when_advised() -> None:
     """Even a mesh can leave it for those that are left; the last one there is stays."""
     tracker = Tracker("default", 0)
-    tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b", draining=True)], 0.0)
+    tracker.track_expected([DiscoveredProxy("a"), DiscoveredProxy("b", is_draining=True)], 0.0)
     held(tracker, "a")
     tracker.track_expected([DiscoveredProxy("b")], 0.0)
     held(tracker, "b")
-    tracker.track_expected([DiscoveredProxy("b", draining=True)], 0.0)
+    tracker.track_expected([DiscoveredProxy("b", is_draining=True)], 0.0)
     assert tracker.leave("b", 0.0)
     assert not tracker.can_close("b", [], 0.0)
     assert tracker.can_close("b", ["a"], 0.0)
@@ -305,10 +305,10 @@ def test_draining_proxy_is_left_when_advised() -> None:
 def test_all_proxies_drain() -> None:
     """One without a tunnel goes on asking, for there is no other choice; a new generation that drains replaces none."""
     tracker = Tracker("default", 1)
-    tracker.track_expected([DiscoveredProxy("a", draining=True), DiscoveredProxy("b", draining=True)], 0.0)
+    tracker.track_expected([DiscoveredProxy("a", is_draining=True), DiscoveredProxy("b", is_draining=True)], 0.0)
     assert tracker.try_acquire(0.0) is not None
     tracker = Tracker("default", 1)
     tracker.track_expected(
-        [DiscoveredProxy("old", "g", 1), DiscoveredProxy("new", "g", 2, draining=True)], 0.0
+        [DiscoveredProxy("old", "g", 1), DiscoveredProxy("new", "g", 2, is_draining=True)], 0.0
     )
     assert tracker.snapshot(0.0).desired_proxies == ("old",)

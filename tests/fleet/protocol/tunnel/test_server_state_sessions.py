@@ -189,7 +189,7 @@ def test_open_abandoned() -> None:
 
 def test_open_too_many() -> None:
     """The bound is a client's own: one full client leaves the others free, and room comes back."""
-    state = state_01(pending=2)
+    state = state_01(max_pending=2)
     first, second = client(state, "a"), client(state, "b")
     for _ in range(2):
         state.open(Target("x"), 0, to=first)
@@ -296,7 +296,7 @@ def test_asked_what_cannot_be() -> None:
 
 def test_asked_too_often() -> None:
     """Bounded a client; those of others are not touched."""
-    state = state_01(pending=2)
+    state = state_01(max_pending=2)
     first, second = client(state, "a"), client(state, "b")
     ask(state, first, -1)
     ask(state, first, -2)

@@ -128,7 +128,7 @@ async def test_old_connection_that_recovers_first(auths: Auths, channels: Any) -
     await eventually(lambda: only.watches == 2)
     only.turn(healthy=True)
     await eventually(lambda: channel.get_state() is grpc.ChannelConnectivity.READY)
-    await eventually(lambda: channel._balancer.backup is None or channel.moves == 1)
+    await eventually(lambda: channel._balancer.backup_id is None or channel.moves == 1)
     assert (channel.connection, channel.moves) in ((before, 0), ((1, 1), 1))
     assert len(channel._connections) == 1
 
@@ -137,7 +137,7 @@ async def test_tells_of_changes(auths: Auths, channels: Any) -> None:
     """Its owner hears of another connection and of another policy, and of nothing else."""
     first, second = await auths("a"), await auths("b")
     heard: list[Any] = []
-    channel = channels(first, second, changed=lambda: heard.append((channel.connection, channel.policy)))
+    channel = channels(first, second, on_change=lambda: heard.append((channel.connection, channel.policy)))
     await balanced(channel)
     first.turn(healthy=False)
     await answered_by(channel, "b")

@@ -42,7 +42,7 @@ async def test_old_connection_is_really_closed(auths: Auths, forwards: Forwards,
     first, second = await auths("a"), await auths("b")
     wire, other = await forwards(first), await forwards(second)
     left: list[RetireReason] = []
-    channel = channels(wire, other, left=left.append)
+    channel = channels(wire, other, on_leave=left.append)
     await balanced(channel)
     stream = channel.unary_stream("/fake.Who/Down")(b"")
     assert await stream.read() == b"a"

@@ -90,7 +90,7 @@ async def test_callback_that_fails_stops_no_channel(
         raise KeyError(why)
 
     first, second = await auths("a"), await auths("b")
-    channel = channels(first, second, left=fail)
+    channel = channels(first, second, on_leave=fail)
     await balanced(channel)
     assert await who(channel) == "a"
     first.turn(healthy=False)
@@ -188,7 +188,7 @@ async def test_old_connection_recovers_first(auths: Auths, forwards: Forwards, c
     wire, silent = await forwards(first), await forwards(second)
     await silent.change(mode=ForwardMode.HOLD)
     left: list[RetireReason] = []
-    channel = channels(wire, silent, left=left.append)
+    channel = channels(wire, silent, on_leave=left.append)
     await balanced(channel)
     first.turn(healthy=False)
     await eventually(lambda: silent.accepted_count > 0)
@@ -272,7 +272,7 @@ async def test_policy_that_cannot_be_read(
     auth = await auths("a")
     auth.config_is_garbage = True
     refusals: list[None] = []
-    channel = channels(auth, refused=lambda: refusals.append(None))
+    channel = channels(auth, on_unreadable=lambda: refusals.append(None))
     await balanced(channel)
     assert await who(channel) == "a"
     assert len(refusals) == 1
