@@ -1,4 +1,4 @@
-"""A grpc.aio channel that leaves a sick server by itself: it says which server answers, and whenever that changes."""
+"""A grpc.aio channel that leaves a sick server: print which server answers, and each change."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.recovery.pick_healthy import Settings
+from fleet.protocol.recovery.pick_healthy import BalancerSettings
 from fleet.transport.pick_healthy.channel_factory import open_channel
 
 
 async def main(addresses: list[tuple[str, int]]) -> None:
-    """Use the channel with any generated stub; here one that asks for the server's health."""
-    news = asyncio.Event()
+    """Use the channel with any generated stub, here with the health service."""
+    changed = asyncio.Event()
     async with open_channel(
-        addresses, settings=Settings(first_wait=0.25, ceiling=2.0), changed=news.set
+        addresses, settings=BalancerSettings(first_wait=0.25, ceiling=2.0), on_change=changed.set
     ) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
-            news.clear()
-            answer = await stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
-            status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+            changed.clear()
+            response = await stub.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+            status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
             policy = channel.policy
             if policy is not None:
                 print(f"{policy.auth_id}: {policy.mode}, {status}", flush=True)
-            await news.wait()
+            await changed.wait()
 
 
 if __name__ == "__main__":

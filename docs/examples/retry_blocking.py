@@ -1,4 +1,4 @@
-"""The same for grpc's blocking API, with a policy of the program's own."""
+"""The same for grpc's blocking API, with a policy in code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.protocol.retry.policy import Policy, Reason
-from fleet.transport.retry.blocking import BlockingRetrying
+from fleet.protocol.retry.policy import RetryPolicy, RetryReason
+from fleet.transport.retry.blocking import BlockingRetryInterceptor
 
-POLICY = Policy(
-    frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED}),
+POLICY = RetryPolicy(
+    frozenset({RetryReason.UNAVAILABLE, RetryReason.DEADLINE_EXCEEDED}),
     attempts=5,
     backoff=0.1,
     request=30.0,
@@ -22,9 +22,9 @@ POLICY = Policy(
 def main(address: str) -> None:
     """Use the channel with any generated stub."""
     with grpc.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(grpc.intercept_channel(channel, BlockingRetrying(POLICY)))
-        answer = stub.Check(health_pb2.HealthCheckRequest())
-        print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+        stub = health_pb2_grpc.HealthStub(grpc.intercept_channel(channel, BlockingRetryInterceptor(POLICY)))
+        response = stub.Check(health_pb2.HealthCheckRequest())
+        print(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
 
 
 if __name__ == "__main__":

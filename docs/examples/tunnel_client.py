@@ -1,4 +1,4 @@
-"""A tunnel's client in a program of your own: it registers a target and answers whoever opens a session to it."""
+"""A tunnel client: register a target and serve the sessions that are opened to it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import sys
 import grpc.aio
 
 from fleet.protocol.tunnel.messages import Target, TunnelError
-from fleet.transport.tunnel.handlers import Serve, Taken
-from fleet.transport.tunnel.link import Link, TunnelSpec
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession
+from fleet.transport.tunnel.link import TunnelLink, TunnelSpec
 from fleet.transport.tunnel.stream import TunnelStream
 
-OURS = Target("kitchen-radio", "GREETING")
+SERVICE = Target("kitchen-radio", "GREETING")
 
 
-async def take(target: Target) -> Taken:
-    """Take a session, or refuse it: the sentence reaches whoever asked, and nobody else."""
-    if target != OURS:
-        raise TunnelError(f"{target} does not live here")
-    return Serve(answer)
+async def accept(target: Target) -> AcceptedSession:
+    """Accept a session, or refuse it with a sentence for the requester."""
+    if target != SERVICE:
+        raise TunnelError(f"unknown target: {target}")
+    return FunctionSession(serve)
 
 
-async def answer(stream: TunnelStream) -> None:
-    """Serve one session: what is said comes back in capitals."""
-    said = b""
-    while part := await stream.read():
-        said += part
-    await stream.write(said.upper())
+async def serve(stream: TunnelStream) -> None:
+    """Serve one session: send the text back in capitals."""
+    request = b""
+    while chunk := await stream.read():
+        request += chunk
+    await stream.write(request.upper())
 
 
 async def main(address: str) -> None:
-    """Stay registered with the server at `address`, whatever happens to it or to the connection."""
+    """Stay registered with the server at `address`, also after lost connections."""
     options = [("grpc.use_local_subchannel_pool", 1)]
-    link = Link(
+    link = TunnelLink(
         lambda: grpc.aio.insecure_channel(address, options=options),
-        TunnelSpec(targets=(OURS,), handler=take, name="kitchen"),
-        on_up=lambda up, why: print("registered" if up else f"not registered: {why}", flush=True),
+        TunnelSpec(targets=(SERVICE,), handler=accept, name="kitchen"),
+        on_up=lambda is_up, reason: print("registered" if is_up else f"not registered: {reason}", flush=True),
     )
     await link.run()
 

@@ -1,4 +1,4 @@
-"""A tunnel's server in a program of your own: it waits for a target and says hello to it through the tunnel."""
+"""A tunnel server: wait for a target and greet it through the tunnel."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import sys
 
 import grpc.aio
 
-from fleet.protocol.tunnel.messages import Target, Wire
+from fleet.protocol.tunnel.messages import Target, WireVersion
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 
-WANTED = Target("kitchen-radio", "GREETING")
+TARGET = Target("kitchen-radio", "GREETING")
 
 
 async def main(address: str) -> None:
-    """Listen at `address`, greet the target once it is there, and end."""
-    came = asyncio.Event()
-    tunnel = TunnelServer(Wire.V0_2, on_target=lambda target, there: came.set())
+    """Listen at `address`, greet the target when it has registered, and exit."""
+    registered = asyncio.Event()
+    tunnel = TunnelServer(WireVersion.V0_2, on_target=lambda target, is_registered: registered.set())
     server = grpc.aio.server()
     serve_tunnels(server, tunnel)
     port = server.add_insecure_port(address)
     await server.start()
     print(f"listening on port {port}", flush=True)
-    await came.wait()
-    stream = await tunnel.open_session(WANTED)
+    await registered.wait()
+    stream = await tunnel.open_session(TARGET)
     await stream.write(b"hello, radio")
     await stream.write_eof()
-    answer = b""
-    while part := await stream.read():
-        answer += part
+    response = b""
+    while chunk := await stream.read():
+        response += chunk
     await stream.close()
-    print(answer.decode())
+    print(response.decode())
     await server.stop(grace=1)
 
 
