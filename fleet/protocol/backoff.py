@@ -1,4 +1,4 @@
-"""How long to wait before trying again: exponential, with jitter, forgotten after a good while. Pure."""
+"""Exponential backoff with jitter; a long-lived connection resets the count of failures. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The waits of a client that redials, as upstream's tunnel programs have them, but reset by success. Seconds."""
+    """Backoff of a client that redials: the values of upstream's tunnel programs, plus a reset on success. Seconds."""
 
     first: float = 1.0
     most: float = 60.0
     factor: float = 1.5
-    #: Each wait is drawn from this share below and above its middle.
+    #: Share by which a wait may be shorter or longer than its mean.
     jitter: float = 0.5
-    #: A connection that lasted so long was a good one: the next failure is a first one.
+    #: Seconds a connection must last to reset the count: the failure after it counts as the first.
     good_after: float = 30.0
 
     def wait(self, failures: int, chance: float) -> float:
-        """The wait after so many failures in a row, at least 1; `chance` is in [0, 1)."""
-        # The exponent is bounded so that a client without a server for weeks does not overflow a float.
+        """Return the wait in seconds after `failures` failures in a row (at least 1); `chance` is in [0, 1)."""
+        # The exponent is bounded: a client without a server for weeks must not overflow a float.
         middle = min(self.first * self.factor ** min(failures - 1, 64), self.most)
         return middle * (1 - self.jitter + 2 * self.jitter * chance)
 
     def failures(self, previous_failures: int, duration: float) -> int:
-        """Failures in a row, now that a connection ended that lasted so long."""
+        """Return the count of failures in a row after a connection that lasted `duration` seconds ended."""
         return 1 if duration >= self.good_after else previous_failures + 1

@@ -1,6 +1,6 @@
-"""Go durations: `1m30s`, `500ms`, `10m0s`. https://pkg.go.dev/time#ParseDuration
+"""Go durations such as `1m30s`, `500ms` and `10m0s`: parsing and formatting. https://pkg.go.dev/time#ParseDuration
 
-Seconds as floats everywhere else; integer nanoseconds where Teleport's formats say so.
+Durations are float seconds everywhere else, and integer nanoseconds where Teleport's formats use them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 
 NANOSECONDS = 1_000_000_000
-#: A century: what is longer is a mistake of who says it, and leads to dates that do not exist.
+#: A century: a longer duration is a mistake of its sender and leads to dates that do not exist.
 LONGEST_MS = 3_155_760_000_000
 
 _UNITS = {
@@ -22,34 +22,34 @@ _UNITS = {
     "m": 60 * NANOSECONDS,
     "h": 3600 * NANOSECONDS,
 }
-#: One way to read a number: two would be tried for every digit of a long one, which takes the square of them.
+#: Unambiguous: a pattern with two ways to read each digit takes quadratic time on a long number.
 _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LARGEST = (1 << 63) - 1
-#: Characters; the longest that Go writes has 22.
+#: Maximum length, characters; the longest text that Go writes has 22.
 _LONGEST = 256
 _QUOTE_LENGTH = 64
 
 
 class DurationError(ValueError):
-    """A duration that does not parse; the sentence shows it and an example."""
+    """A text that is not a Go duration; the message quotes it and shows examples."""
 
     def __init__(self, text: str) -> None:
         quote = text if len(text) <= _QUOTE_LENGTH else f"{text[:_QUOTE_LENGTH]}…"
-        super().__init__(f"{quote!r} is not a duration: write it like 30s, 1m30s or 500ms")
+        super().__init__(f"{quote!r} is not a duration. Use a form like 30s, 1m30s or 500ms")
 
 
 def from_milliseconds(milliseconds: int) -> float:
-    """Return seconds of what another program says; no more than a century, whatever it says."""
+    """Return another program's milliseconds as seconds, at most a century."""
     return min(milliseconds, LONGEST_MS) / 1000
 
 
 def parse(text: str) -> float:
-    """Read a Go duration as seconds. Raises DurationError."""
+    """Return a Go duration as seconds. Raises DurationError."""
     return parse_nanoseconds(text) / NANOSECONDS
 
 
 def parse_nanoseconds(text: str) -> int:
-    """Read a Go duration as nanoseconds. Raises DurationError, also beyond 64 bits as Go does."""
+    """Return a Go duration as nanoseconds. Raises DurationError, also beyond 64 bits, as Go does."""
     if len(text) > _LONGEST:
         raise DurationError(text)
     body, sign = text, 1
@@ -63,7 +63,7 @@ def parse_nanoseconds(text: str) -> int:
         term = _TERM.match(body, position)
         if term is None:
             raise DurationError(text)
-        # Decimal: 0.1s is a whole number of nanoseconds only without binary rounding.
+        # Decimal: with binary rounding, 0.1s would not be a whole number of nanoseconds.
         total += int(Decimal(term[1]) * _UNITS[term[2]])
         position = term.end()
     if not body or total > _LARGEST:
@@ -72,7 +72,7 @@ def parse_nanoseconds(text: str) -> int:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write seconds as Go's Duration.String does: `1m0s`, `1.5s`, `500ms`, `0s`."""
+    """Return seconds in the form of Go's Duration.String: `1m0s`, `1.5s`, `500ms`, `0s`."""
     nanoseconds = to_nanoseconds(seconds)
     if nanoseconds == 0:
         return "0s"
@@ -90,12 +90,12 @@ def format_seconds(seconds: float) -> str:
 
 
 def to_nanoseconds(seconds: float) -> int:
-    """Seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos."""
+    """Return seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos."""
     return round(seconds * NANOSECONDS)
 
 
 def from_nanoseconds(nanoseconds: int) -> float:
-    """Whole nanoseconds as seconds."""
+    """Return whole nanoseconds as seconds."""
     return nanoseconds / NANOSECONDS
 
 

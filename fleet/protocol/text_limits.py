@@ -1,31 +1,31 @@
-"""How long texts may be that a program says of itself: nodes refuse longer ones, and the console cuts them. Pure.
+"""Maximum lengths of texts that clients send: instances refuse longer ones, and the console cuts them. Pure.
 
-Every text of an agent is kept by the backend, by the console's record and by its pages: one agent must not fill them.
+The backend, the console's database and its pages store every text of an agent: one agent must not fill them.
 """
 
 from __future__ import annotations
 
-#: Characters of an id, which is a UUID; what is much longer is no id.
+#: Characters of an id; a UUID has 36.
 LONGEST_ID = 128
-#: Characters of a name for people. A host name of DNS has 253 at most.
+#: Characters of a display name; a DNS host name has at most 253.
 LONGEST_NAME = 256
 #: Characters of every other text: versions, modes, revisions, keys and values of labels.
 LONGEST_WORD = 256
-#: Labels of one agent.
+#: Number of labels of one agent.
 MOST_LABELS = 64
-#: Bytes of a heartbeat as a whole: it lists every proxy that the agent has a tunnel to, 38 bytes each.
+#: Bytes of a whole heartbeat: it lists every proxy with a tunnel of the agent, 38 bytes each.
 LONGEST_HEARTBEAT = 262_144
 
 
 def refusal(field: str, text: str, longest: int = LONGEST_WORD) -> str:
-    """Return why a text cannot be taken; empty when it can."""
+    """Return why a text is refused; empty when it is accepted."""
     if len(text) > longest:
-        return f"{field} has more than {longest} characters"
+        return f"{field} is longer than {longest} characters"
     if not text.isprintable():
-        return f"{field} has characters that cannot be printed"
+        return f"{field} contains unprintable characters"
     return ""
 
 
 def cut(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return the beginning of a text, marked where it was cut."""
+    """Return a text cut to `longest` characters, with an ellipsis if it was longer."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,7 +1,8 @@
-"""Clients for writes to a node: the networking config of a cluster, through any of its auths, a proxy's advice to
-its agents to reconnect, and what an instance says of itself.
+"""Clients for writes to instances: the networking config of a cluster (through any of its auths), reconnect advice of a
+proxy to its agents, declared status (drain, degrade), and env policies.
 
-The first works with our auths and with Teleport's: what it reads it sends back whole, with the fields it does not know.
+The networking config client works with our auths and with Teleport's: it sends back the whole message that it read,
+including fields that it does not know.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from fleet.wire import clusterconfig_pb2, clusterconfig_pb2_grpc, fleet_pb2, fle
 
 T = TypeVar("T")
 
-#: An auth answers within a second even without its backend.
+#: Timeout in seconds: an auth answers within a second even without its backend.
 _WITHIN = 5.0
 
 
 class AdminError(Exception):
-    """A write that was not done; the sentence says why."""
+    """A write that was not done; the message says why."""
 
 
 class RejectedError(AdminError):
-    """The auth will not take it; the sentence names the field."""
+    """The auth rejects the value; the message names the field."""
 
 
 class RevisionConflict(AdminError):
-    """Somebody else wrote since it was read: read again, and see what they did."""
+    """Out of date: another client wrote since the last read. Read again and review the new values."""
 
 
 class UnreachableError(AdminError):
-    """The auth, or its backend, does not answer. The write may have happened."""
+    """The auth or its backend does not answer. The write may have taken effect."""
 
 
 class NotAllowedError(AdminError):
-    """This certificate may not do that."""
+    """This client's certificate does not permit the action."""
 
 
 _ERRORS: dict[grpc.StatusCode, type[AdminError]] = {
@@ -59,39 +60,42 @@ _ERRORS: dict[grpc.StatusCode, type[AdminError]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """A networking config as an auth holds it."""
+    """A networking config as stored by an auth."""
 
     resource: NetworkingResource
-    #: The whole message: keep it with what is derived from it, since an update is made of both.
+    #: The whole message. Keep it with the resource: an update needs both.
     raw: bytes
 
     @classmethod
     def of(cls, message: Message) -> StoredConfig:
-        """Take a message."""
+        """Return the stored config of a message."""
         return cls(networking_config.read(message), message.SerializeToString())
 
 
 class NetworkingConfigAdmin:
-    """Reads and writes the networking config. Every call raises AdminError."""
+    """Client that reads and writes the networking config. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = clusterconfig_pb2_grpc.ClusterConfigServiceStub(channel)
         self._within = within
 
     async def get(self) -> StoredConfig:
-        """What is stored."""
+        """Return the stored config."""
         request = clusterconfig_pb2.GetClusterNetworkingConfigRequest()
         return await self._call(self._stub.GetClusterNetworkingConfig(request, timeout=self._within))
 
     async def update(self, stored_config: StoredConfig, desired_config: NetworkingResource) -> StoredConfig:
-        """Change what was read into what is wanted. Raises Conflict when it is not what is stored any more."""
+        """Write `desired_config` in place of `stored_config`; return the new config.
+
+        Raises RevisionConflict if `stored_config` is out of date.
+        """
         request = clusterconfig_pb2.UpdateClusterNetworkingConfigRequest(
             cluster_network_config=_merge(stored_config, desired_config)
         )
         return await self._call(self._stub.UpdateClusterNetworkingConfig(request, timeout=self._within))
 
     async def reset(self) -> StoredConfig:
-        """Go back to the defaults. Raises Refused when the config comes from the auths' file."""
+        """Restore the defaults. Raises RejectedError when the config comes from the auths' configuration file."""
         request = clusterconfig_pb2.ResetClusterNetworkingConfigRequest()
         return await self._call(self._stub.ResetClusterNetworkingConfig(request, timeout=self._within))
 
@@ -101,30 +105,30 @@ class NetworkingConfigAdmin:
 
 @dataclass(frozen=True, slots=True)
 class ReconnectAdvice:
-    """What a proxy did about agents that are to reconnect elsewhere: counts of tunnels."""
+    """Result of reconnect advice by a proxy: counts of tunnels."""
 
     proxy_id: str
-    #: By this call, and by earlier ones for the same intent.
+    #: Advised by this call, and by earlier calls with the same advisory id.
     advised: int
     already: int
-    #: Not yet, for the limit's sake.
+    #: Not advised yet, because of the limit.
     left: int
-    #: Agents named that have no tunnel there.
+    #: Requested agents without a tunnel to the proxy.
     absent: int
-    #: Who answered that they have nowhere to go.
+    #: Agents that answered that they have no other proxy or auth to connect to.
     staying: int
-    #: Their ids, and those of the agents named that have no tunnel there.
+    #: Ids of the staying agents, and of the requested agents without a tunnel to the proxy.
     staying_ids: tuple[str, ...] = ()
     absent_ids: tuple[str, ...] = ()
-    #: Of advice to connect to another auth: how many did, how many were not connected to the auth to leave, and why
-    #: agents stay, by id.
+    #: For advice to connect to another auth: agents that moved, agents that were not connected to the auth to leave,
+    #: and the reason of each staying agent, by id.
     moved: int = 0
     elsewhere: int = 0
     staying_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class TunnelAdmin:
-    """Moves agents away from one proxy, or from an auth through their tunnels to it. Every call raises AdminError."""
+    """Client that makes agents leave a proxy, or an auth that they reach through it. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = fleet_pb2_grpc.TunnelAdminStub(channel)
@@ -139,9 +143,9 @@ class TunnelAdmin:
         limit: int = 0,
         look_only: bool = False,
     ) -> ReconnectAdvice:
-        """Have agents, all if none are named, reconnect elsewhere, make before break; at most `limit` now.
+        """Advise agents (all if none are given) to reconnect, make before break; at most `limit` now (0: all).
 
-        `advisory_id` stands for one intent: repeated, it advises only who was not advised yet; with `look_only` nobody.
+        A repeated `advisory_id` advises only agents that were not advised yet; `look_only` only counts.
         """
         request = fleet_pb2.AdviseReconnectRequest(
             advisory_id=advisory_id, reason=reason, agent_ids=list(agents), limit=limit, look_only=look_only
@@ -158,9 +162,9 @@ class TunnelAdmin:
         limit: int = 0,
         look_only: bool = False,
     ) -> ReconnectAdvice:
-        """Have agents, all if none are named, connect to another auth than `leave_auth`, make before break.
+        """Advise agents (all if none are given) to connect to another auth than `leave_auth`, make before break.
 
-        Empty, that is the auth to which each is connected. As with `advise_reconnect`, an id stands for one intent.
+        An empty `leave_auth` means the auth that each agent is connected to. For ids see `advise_reconnect`.
         """
         request = fleet_pb2.AdviseAuthReconnectRequest(
             advisory_id=advisory_id,
@@ -190,26 +194,29 @@ class TunnelAdmin:
 
 
 class InstanceAdmin:
-    """Has one auth or proxy say something of itself. Every call raises AdminError."""
+    """Client that drains or degrades one auth or proxy. Every call raises AdminError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = fleet_pb2_grpc.InstanceAdminStub(channel)
         self._within = within
 
     async def drain(self, reason: str) -> None:
-        """Have it take nobody new; who is there stays."""
+        """Drain the instance: it takes no new connections and keeps existing ones."""
         await self._set_status(fleet_pb2.SetStandingRequest.WORD_DRAIN, reason)
 
     async def undrain(self) -> None:
-        """Have it take connections again."""
+        """Undrain the instance: it takes new connections again."""
         await self._set_status(fleet_pb2.SetStandingRequest.WORD_UNDRAIN)
 
     async def degrade(self, reason: str, duration: float = 0.0) -> None:
-        """Have others preferred to it, for so many seconds; 0: until that is taken back."""
+        """Mark the instance as degraded for `duration` seconds, so that others are preferred.
+
+        0: until it is cleared.
+        """
         await self._set_status(fleet_pb2.SetStandingRequest.WORD_DEGRADE, reason, duration)
 
     async def restore(self) -> None:
-        """Have it be like the others again."""
+        """Clear the degraded mark of the instance."""
         await self._set_status(fleet_pb2.SetStandingRequest.WORD_RESTORE)
 
     async def _set_status(
@@ -220,32 +227,33 @@ class InstanceAdmin:
 
 
 class NodePoliciesAdmin:
-    """Changes what one auth or proxy runs with. Every call raises AdminError; `monitoring.sources.policies` reads."""
+    """Client that writes the env policies of one auth or proxy; `monitoring.sources.policies` reads them."""
 
     def __init__(self, channel: grpc.aio.Channel, *, within: float = _WITHIN) -> None:
         self._stub = fleet_pb2_grpc.NodePoliciesStub(channel)
         self._within = within
 
     async def set(self, revision: str, values: Mapping[str, str]) -> str:
-        """Have it accept exactly these for its next start; answers their revision.
+        """Set the policies for the instance's next start to exactly `values`; return their revision.
 
-        Raises Conflict when what it has accepted is not of `revision`, or when it has nowhere to keep them.
+        Raises RevisionConflict when its accepted policies do not have `revision`, or when it has no data folder to
+        store them.
         """
         request = fleet_pb2.SetPoliciesRequest(revision=revision, values=dict(values))
         response = await _answer(self._stub.SetPolicies(request, timeout=self._within))
         return str(response.revision)
 
     async def restart(self, run_id: str, reason: str, drain: float = 0.0) -> None:
-        """Have it end gracefully and start again; `drain` in seconds, 0 for its own.
+        """Restart the instance gracefully; `drain` is in seconds, 0 for the instance's own setting.
 
-        Raises Conflict when it is in another run already: repeating a call never restarts twice.
+        Raises RevisionConflict when another run than `run_id` is active, so a repeated call never restarts twice.
         """
         request = fleet_pb2.RestartRequest(run_id=run_id, reason=reason, drain_ms=round(drain * 1000))
         await _answer(self._stub.Restart(request, timeout=self._within))
 
 
 async def _answer(call: Awaitable[T]) -> T:
-    """Await a call. Raises AdminError."""
+    """Return the result of a call. Raises AdminError."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:

@@ -1,9 +1,9 @@
-"""The nodes' backend: presence of auths, proxies and agents in a Valkey of the fleet's own, with real expiries.
+"""The instances' backend: presence of auths, proxies and agents in the fleet's own Valkey, with real expiries.
 
-Agents are a list by epoch and revision that lives in the backend itself, so every auth serves the same one. All errors
-become BackendUnavailable here, within `TIMEOUT`, so that whoever asks a node gets its answer within a second.
-A read whose connection is lost is sent a second time. A write is not: it may have taken effect, and the error says so.
-docs/nodes.md, "The backend".
+Agents are a list by epoch and revision inside the backend itself, so every auth serves the same list. All errors become
+BackendUnavailableError within `TIMEOUT`, so that a caller gets its response within a second. A read whose connection is
+lost is sent a second time. A write is not: it may have taken effect, and the error says so. docs/reference/nodes.md,
+"Backend".
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from fleet.transport import backend_scripts
 from fleet.transport.backend_pool import NotSentError, Pool
 from fleet.wire import fleet_pb2, types_pb2
 
-#: The longest any call here takes, seconds; waiting for a connection ends a little earlier: then nothing was sent.
+#: Maximum duration of a call, seconds. Waiting for a connection ends a little earlier: then nothing was sent.
 TIMEOUT = 0.7
 _SOCKET_TIMEOUT = 0.5
 _CONNECTIONS = 32
-#: Deleted agents remembered for those who read by revision.
+#: Number of deleted agents that are remembered for readers by revision.
 _REMOVALS = 10_000
-#: Agents in one answer, at most: the script holds the backend while it reads them (about 2 us each).
+#: Maximum number of agents in a page: the script blocks the backend while it reads them (about 2 us each).
 MOST_AGENTS = 2_000
-#: Bytes of all agents in one answer: a client of gRPC takes 4 MiB unless it says more.
+#: Maximum bytes of all agents in a page: a gRPC client accepts 4 MiB by default.
 _LARGEST_PAGE = 2 * 1024 * 1024
 
-#: What a command raises whose connection is lost. RuntimeError: what uvloop raises for a write to a connection that was
-#: reset. redis-py's TimeoutError is none of them.
+#: Errors of a command whose connection is lost. uvloop raises RuntimeError for a write to a connection that was reset.
+#: redis-py's TimeoutError is not among them.
 _LOST_CONNECTION_ERRORS = (redis.ConnectionError, OSError, RuntimeError)
 
 Kind = Literal["auth", "proxy"]
 _Resource = TypeVar("_Resource", types_pb2.ServerV2, fleet_pb2.AgentEntry)
-#: What must hold for a write: nothing, that nothing is stored, or that the stored revision is the one named.
+#: Condition of a write: none, that nothing is stored, or that the stored revision is the given one.
 Condition = Literal["any", "absent", "is"]
 
 
 class BackendUnavailableError(Exception):
-    """The backend cannot be reached, or does not answer in time; the sentence says which of them.
+    """The backend cannot be reached, or does not answer in time; the message says which.
 
-    `is_uncertain`: a write was sent and not answered, and may have taken effect.
+    `is_uncertain`: a write was sent without a response, and may have taken effect.
     """
 
     def __init__(self, sentence: str, *, is_uncertain: bool = False) -> None:
@@ -58,16 +58,16 @@ class BackendUnavailableError(Exception):
 
 
 class BackendTimeoutError(BackendUnavailableError):
-    """It did not answer in time: it may be there, and held up."""
+    """The backend did not answer in time: it may be running, but blocked."""
 
 
 class UnreadableResourceError(BackendUnavailableError):
-    """What is stored cannot be read: another program wrote it, or it is damaged."""
+    """A stored value cannot be read: another program wrote it, or it is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPage:
-    """One answer of the agent list; see `fleet.v1.AgentFeed`."""
+    """One page of the agent list; see `fleet.v1.AgentFeed`."""
 
     epoch: str
     revision: int
@@ -79,16 +79,16 @@ class AgentPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredHeartbeat:
-    """What a heartbeat of an agent did."""
+    """Result of an agent's heartbeat."""
 
-    #: The agent's, in the list by revision.
+    #: Revision of the agent in the list.
     revision: int
-    #: Of the networking config; empty before anybody wrote one.
+    #: Revision of the networking config; empty if none is stored.
     networking_revision: str
 
 
 class Backend:
-    """The presence of one cluster. Safe to share by all tasks of one event loop."""
+    """Presence data of one cluster. Safe to share by all tasks of one event loop."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class Backend:
         password: str | None = None,
         on_unreadable: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
-        """Take the address. Raises ValueError when it is no redis URL; connects when first used.
+        """Configure the client; it connects on first use. Raises ValueError for an invalid redis URL.
 
-        `password` is for a URL that has none. `refused` hears of each resource that is left out of a list because it
-        cannot be read.
+        `password` is used if the URL has none. `on_unreadable` is called with the name of each resource that cannot be
+        read, and why; it is left out of the list.
         """
         self._on_unreadable = on_unreadable
         self.address = url.rpartition("@")[2].removeprefix("redis://")
@@ -112,11 +112,11 @@ class Backend:
             password=password,
             max_connections=_CONNECTIONS,
             timeout=_SOCKET_TIMEOUT,
-            # With a limit of its own redis-py sends by `asyncio.wait_for`. Before Python 3.12 that loses a cancellation
-            # which meets the end of the sending, and `TIMEOUT` would end nothing.
+            # With a timeout of its own redis-py sends through `asyncio.wait_for`. Before Python 3.12 that can lose a
+            # cancellation at the end of a send, and `TIMEOUT` would have no effect.
             socket_timeout=None,
             socket_connect_timeout=_SOCKET_TIMEOUT,
-            # The caller retries, by its own schedule: a heartbeat that fails must say so in time.
+            # The caller retries by its own schedule: a failed heartbeat must be reported in time.
             retry=Retry(NoBackoff(), 0),
         )
         self._redis = redis.Redis.from_pool(self._pool)
@@ -130,11 +130,11 @@ class Backend:
         self._put_singleton = register(backend_scripts.PUT_SINGLETON)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         await self._redis.aclose()
 
     async def put_instance(self, kind: Kind, server: types_pb2.ServerV2, ttl: float) -> None:
-        """Write the resource of an auth or a proxy, to expire in `ttl` seconds. Raises BackendUnavailable."""
+        """Write the resource of an auth or a proxy; it expires in `ttl` seconds. Raises BackendUnavailableError."""
         name = server.metadata.name
         await self._write(
             self._put_instance,
@@ -143,12 +143,12 @@ class Backend:
         )
 
     async def delete_instance(self, kind: Kind, name: str) -> bool:
-        """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailable."""
+        """Delete the resource of an auth or a proxy; return whether there was one. Raises BackendUnavailableError."""
         keys = [self._key(kind, name), self._key(f"{kind}s")]
         return bool(await self._write(self._delete_instance, keys, [name]))
 
     async def instances(self, kind: Kind) -> tuple[types_pb2.ServerV2, ...]:
-        """Every unexpired auth or proxy that can be read, by name. Raises BackendUnavailable."""
+        """Return every unexpired auth or proxy that can be read, by name. Raises BackendUnavailableError."""
         reply = await self._read_script(self._list_instances, [self._key(f"{kind}s")], [self._key(kind, "")])
         return tuple(
             server
@@ -157,7 +157,7 @@ class Backend:
         )
 
     async def put_agent(self, agent: fleet_pb2.AgentResource, auth_id: str) -> StoredHeartbeat:
-        """Write an agent's resource, to expire after its own TTL. Raises BackendUnavailable."""
+        """Write an agent's resource; it expires after the agent's own TTL. Raises BackendUnavailableError."""
         entry = fleet_pb2.AgentEntry(agent=agent, auth_id=auth_id)
         revision, networking = await self._write(
             self._put_agent,
@@ -171,7 +171,7 @@ class Backend:
         return StoredHeartbeat(int(revision), networking.decode(errors="replace"))
 
     async def delete_agent(self, agent_id: str) -> None:
-        """Delete an agent's resource before its expiry. Raises BackendUnavailable."""
+        """Delete an agent's resource. Raises BackendUnavailableError."""
         await self._write(
             self._delete_agent,
             [
@@ -182,14 +182,14 @@ class Backend:
         )
 
     async def agent(self, agent_id: str) -> fleet_pb2.AgentEntry | None:
-        """An agent's unexpired resource; None too when it cannot be read. Raises BackendUnavailable."""
+        """Return an agent's unexpired resource; None also if it cannot be read. Raises BackendUnavailableError."""
         body: Any = await self._read(lambda: self._redis.get(self._key("agent", agent_id)))
         return None if body is None else self._parse(fleet_pb2.AgentEntry, f"agent {agent_id}", body)
 
     async def agents(self, epoch: str, since: int, limit: int) -> AgentPage:
-        """Agents changed after revision `since` of `epoch`, or the beginning of the full list.
+        """Return agents changed after revision `since` of `epoch`, or the first page of the full list.
 
-        Raises BackendUnavailable.
+        Raises BackendUnavailableError.
         """
         limit = min(limit or MOST_AGENTS, MOST_AGENTS)
         now, revision, full, more, removed_ids, *rest = await self._read_script(
@@ -211,7 +211,7 @@ class Backend:
         )
 
     async def put_tunnel_connection(self, cluster: str, name: str, body: bytes, ttl: float) -> None:
-        """Write a tunnel connection of a leaf cluster, to expire in `ttl` seconds. Raises BackendUnavailable."""
+        """Write a tunnel connection of a leaf cluster; it expires in `ttl` seconds. Raises BackendUnavailableError."""
         member = f"{cluster}/{name}"
         await self._write(
             self._put_instance,
@@ -220,40 +220,42 @@ class Backend:
         )
 
     async def delete_tunnel_connection(self, cluster: str, name: str) -> bool:
-        """Delete a tunnel connection; return whether there was one. Raises BackendUnavailable."""
+        """Delete a tunnel connection; return whether there was one. Raises BackendUnavailableError."""
         member = f"{cluster}/{name}"
         keys = [self._key("tunnel-connection", member), self._key("tunnel-connections")]
         return bool(await self._write(self._delete_instance, keys, [member]))
 
     async def tunnel_connections(self) -> tuple[bytes, ...]:
-        """Every unexpired tunnel connection, by cluster and name. Raises BackendUnavailable."""
+        """Return every unexpired tunnel connection, by cluster and name. Raises BackendUnavailableError."""
         reply = await self._read_script(
             self._list_instances, [self._key("tunnel-connections")], [self._key("tunnel-connection", "")]
         )
         return tuple(reply[1::2])
 
     async def networking_config(self) -> types_pb2.ClusterNetworkingConfigV2 | None:
-        """The networking config of the cluster; None before anybody wrote one.
+        """Return the networking config of the cluster; None if none is stored.
 
-        Raises BackendUnavailable, and of that ForeignError when what is stored cannot be read.
+        Raises BackendUnavailableError, in particular UnreadableResourceError if the stored config cannot be read.
         """
         body: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "body"))
         try:
             return None if body is None else types_pb2.ClusterNetworkingConfigV2.FromString(body)
         except DecodeError as error:
-            raise UnreadableResourceError(f"the backend at {self.address} holds what is not ours: {error}") from error
+            raise UnreadableResourceError(
+                f"cannot read the networking config in the backend at {self.address}: {error}"
+            ) from error
 
     async def networking_revision(self) -> str:
-        """The revision of the networking config; empty before anybody wrote one. Raises BackendUnavailable."""
+        """Return the revision of the networking config; empty if none is stored. Raises BackendUnavailableError."""
         revision: Any = await self._read(lambda: self._redis.hget(self._key("networking-config"), "revision"))
         return "" if revision is None else str(revision.decode(errors="replace"))
 
     async def put_networking_config(
         self, config: types_pb2.ClusterNetworkingConfigV2, condition: Condition = "any", revision: str = ""
     ) -> bool:
-        """Write the networking config if the stored one meets the condition; return whether it did.
+        """Write the networking config if the condition holds; return whether it was written.
 
-        Raises BackendUnavailable.
+        Raises BackendUnavailableError.
         """
         is_written = await self._write(
             self._put_singleton,
@@ -269,7 +271,7 @@ class Backend:
         return [self._key("agents", name) for name in names]
 
     async def _write(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
-        """Run a script that writes. It is sent once: it may take effect although its answer is lost."""
+        """Run a script that writes, once: it may take effect even if its response is lost."""
         return await self._call(lambda: script(keys=keys, args=args), writes=True)
 
     async def _read_script(self, script: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
@@ -277,7 +279,7 @@ class Backend:
         return await self._read(lambda: script(keys=keys, args=args))
 
     async def _read(self, command: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a command that reads. If its connection is lost it is sent a second time, over a new connection."""
+        """Run a command that reads; if its connection is lost, once more on a new connection."""
 
         async def with_second_attempt() -> Any:
             try:
@@ -291,7 +293,7 @@ class Backend:
         return await self._call(with_second_attempt, writes=False)
 
     async def _call(self, command: Callable[[], Awaitable[Any]], *, writes: bool) -> Any:
-        """Run a command within `TIMEOUT`. After a failure later commands use new connections."""
+        """Run a command within `TIMEOUT`. After a failure, later commands use new connections."""
         with self._map_errors(writes=writes):
             try:
                 async with asyncio.timeout(TIMEOUT):
@@ -301,7 +303,7 @@ class Backend:
                 raise
 
     def _parse(self, kind: type[_Resource], name: str, body: bytes) -> _Resource | None:
-        """Read a resource, or say that it cannot be read: one that is damaged must not hide the others."""
+        """Return a resource; report one that cannot be read and return None, so that it does not hide the others."""
         try:
             return kind.FromString(body)
         except DecodeError as error:
@@ -316,7 +318,7 @@ class Backend:
 
     @contextlib.contextmanager
     def _map_errors(self, *, writes: bool) -> Iterator[None]:
-        """Translate every error of the client, once."""
+        """Translate every error of the redis client to BackendUnavailableError."""
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         try:
@@ -327,13 +329,15 @@ class Backend:
             is_answer = isinstance(error, (ResponseError, BusyLoadingError))
             raise self._unavailable(error, is_uncertain=writes and not is_answer) from error
         finally:
-            # The client may take a cancellation for the end of its own wait: who ends a task would wait in vain.
+            # The client may take a cancellation for its own timeout: the task would never end.
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
 
     def _unavailable(self, error: BaseException, *, is_uncertain: bool) -> BackendUnavailableError:
         if isinstance(error, (TimeoutError, redis.TimeoutError)):
-            return BackendTimeoutError(f"the backend at {self.address} does not answer", is_uncertain=is_uncertain)
+            return BackendTimeoutError(
+                f"the backend at {self.address} did not answer in time", is_uncertain=is_uncertain
+            )
         sentence = f"the backend at {self.address} cannot be used: {str(error).rstrip('.')}"
         return BackendUnavailableError(sentence, is_uncertain=is_uncertain)
 

@@ -1,8 +1,8 @@
-"""Lua of the nodes' backend: each script is one atomic step. Keys are laid out in `backend.py`."""
+"""Lua scripts of the backend: each is one atomic step. `backend.py` has the layout of the keys."""
 
 from __future__ import annotations
 
-#: KEYS: resource, index. ARGV: body, ttl ms, name. Write an instance's resource with a real expiry.
+#: KEYS: resource, index. ARGV: body, TTL in ms, name. Writes an instance's resource with a real expiry.
 PUT_INSTANCE = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -11,13 +11,13 @@ redis.call('ZADD', KEYS[2], at + ARGV[2], ARGV[3])
 return 1
 """
 
-#: KEYS: resource, index. ARGV: name. Delete an instance's resource.
+#: KEYS: resource, index. ARGV: name. Deletes an instance's resource.
 DELETE_INSTANCE = """
 redis.call('ZREM', KEYS[2], ARGV[1])
 return redis.call('DEL', KEYS[1])
 """
 
-#: KEYS: index. ARGV: prefix of resources. Every unexpired resource, in the order of names.
+#: KEYS: index. ARGV: prefix of resources. Returns every unexpired resource, ordered by name.
 LIST_INSTANCES = """
 local now = redis.call('TIME')
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (now[1] * 1000 + math.floor(now[2] / 1000)))
@@ -35,9 +35,9 @@ return found
 """
 
 #: KEYS: resource, epoch, revision, by revision, by expiry, removed, networking config.
-#: ARGV: body, ttl ms, id, epoch if there is none.
-#: Write an agent's resource with a real expiry and the next revision; forget some agents that expired.
-#: Answer: the agent's revision and that of the networking config, so that a heartbeat costs one call all the same.
+#: ARGV: body, TTL in ms, id, epoch if none exists.
+#: Writes an agent's resource with a real expiry and the next revision; removes some expired agents.
+#: Returns the revisions of the agent and of the networking config, so that a heartbeat needs only one call.
 PUT_AGENT = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -55,8 +55,8 @@ end
 return {revision, redis.call('HGET', KEYS[7], 'revision') or ''}
 """
 
-#: KEYS: resource, revision, by revision, by expiry, removed, floor. ARGV: id, removals to remember.
-#: Delete an agent's resource before its expiry; the oldest removals are forgotten and raise the floor.
+#: KEYS: resource, revision, by revision, by expiry, removed, floor. ARGV: id, number of removals to remember.
+#: Deletes an agent's resource before its expiry; forgetting the oldest removals raises the floor.
 DELETE_AGENT = """
 if redis.call('DEL', KEYS[1]) == 0 then return 0 end
 local revision = redis.call('INCR', KEYS[2])
@@ -71,9 +71,9 @@ end
 return revision
 """
 
-#: KEYS: epoch, revision, by revision, removed, floor. ARGV: epoch and revision of the asker, limit, a new epoch,
-#: prefix of resources, bytes of all resources at most (one is read in any case). Answer: epoch, revision reached, full,
-#: more, removed ids, then body and ms left of each agent.
+#: KEYS: epoch, revision, by revision, removed, floor. ARGV: epoch and revision of the reader, limit, a new epoch,
+#: prefix of resources, maximum bytes of all resources (the first is always read). Returns epoch, revision reached,
+#: full, more, removed ids, then body and remaining ms of each agent.
 LIST_AGENTS = """
 redis.call('SET', KEYS[1], ARGV[4], 'NX')
 local epoch = redis.call('GET', KEYS[1])
@@ -113,8 +113,8 @@ end
 return answer
 """
 
-#: KEYS: resource. ARGV: body, revision, condition (any, absent, is), the revision it must have.
-#: Write a singleton if the condition holds; 1 when it was written.
+#: KEYS: resource. ARGV: body, revision, condition (any, absent, is), required revision.
+#: Writes a singleton if the condition holds; returns 1 if it was written.
 PUT_SINGLETON = """
 local held = redis.call('HGET', KEYS[1], 'revision')
 if ARGV[3] == 'absent' and held then return 0 end

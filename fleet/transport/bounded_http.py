@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 with limits on what a stranger may cost: bytes and seconds of one request. docs/operations.md.
+"""uvicorn's HTTP/1.1 with limits on the bytes and seconds of each request. docs/how-to/run-in-production.md.
 
-Named on uvicorn's command line (`--http fleet.transport.bounded_http:BoundedProtocol`), and the base of the nodes' own.
-uvicorn itself keeps a head of any size, and waits for the rest of a request for ever.
+Used on uvicorn's command line (`--http fleet.transport.bounded_http:BoundedProtocol`), and as the base of the
+instances' own protocol. uvicorn itself accepts a head of any size, and waits for the rest of a request forever.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 
 class TooManyRequestsError(Exception):
-    """More requests came on a connection than may wait for the response before them."""
+    """More requests on a connection wait for the previous response than allowed."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Limits are checked after each read, so memory is bounded by a limit and one read (256 KiB)."""
+    """One connection. Limits are checked after each read, so memory is bounded by a limit plus one read (256 KiB)."""
 
-    #: Bytes of a request line and its headers.
+    #: Maximum bytes of a request line and its headers.
     largest_head = 64 * 1024
-    #: Bytes of a whole request, trailers too; Django reads 2.5 MB of a body at most.
+    #: Maximum bytes of a whole request, trailers included; Django reads at most 2.5 MB of a body.
     largest_request = 4 * 1024 * 1024
-    #: Requests that may wait for the response before them. One read of uvicorn's has thousands, of 10 KB each.
+    #: Maximum requests that wait for the previous response. One read of uvicorn's may bring thousands, 10 KB each.
     most_pending = 16
-    #: Seconds from the connection, or from the first byte of a later request, to the end of its head.
+    #: Seconds from the connection, or from the first byte of a later request, to the end of the head.
     head_within = 15.0
-    #: Seconds from there to the end of the request.
+    #: Seconds from the end of the head to the end of the request.
     request_within = 60.0
-    #: Seconds in which some of the response that waits must be read: 48 KiB, unless that is the end of it.
+    #: Seconds in which the client must read some of a waiting response: 48 KiB, or its end.
     read_within = 60.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: Bytes of the request that is under way.
+        #: Bytes of the current request.
         self._received_bytes = 0
         self._awaits_head = True
         self._deadline: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
-        #: The request whose response is under way, or was last.
+        #: The request whose response is being sent, or was sent last.
         self._response_cycle: RequestResponseCycle | None = None
 
     @override
@@ -54,7 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_deadline(None)
         self._cancel_read_timer()
-        # uvicorn tells the newest request alone, and the one that is answered would write to nobody.
+        # uvicorn informs only the newest request; the one being answered would keep writing.
         if self._response_cycle is not None:
             self._response_cycle.disconnected = True
             self._response_cycle.message_event.set()
@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        # Whoever reads nothing would keep the connection, and what the response holds, for ever.
+        # A client that reads nothing would hold the connection and the response forever.
         self._read_timer = self.loop.call_later(self.read_within, self.transport.abort)
 
     @override
@@ -80,7 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._received_bytes += len(data)
         if self._deadline is None:
-            # Also for a blank line, with which no request begins but the wait for one ends.
+            # Also for a blank line: it begins no request, but starts the time for one.
             self._set_deadline(self.head_within)
         super().data_received(data)
         if self.transport.is_closing():
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self.most_pending:
-            # Whatever is raised here ends the reading of what came, and uvicorn answers 400.
+            # Any exception here stops the parsing, and uvicorn answers 400.
             raise TooManyRequestsError
         super().on_headers_complete()
         self._awaits_head = False
@@ -118,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._set_deadline(None)
 
     def _set_deadline(self, seconds: float | None) -> None:
-        """Wait so long for what comes next; None: as long as the response takes."""
+        """Set the timeout in seconds for the next step; None: no timeout, while the response is sent."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._on_deadline)
@@ -128,7 +128,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._awaits_head and self._is_responding():
-            self._set_deadline(self.head_within)  # a stray line while the response before it still comes
+            self._set_deadline(
+                self.head_within
+            )  # a stray line while the previous response is still being sent
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
@@ -141,7 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Close the connection, with the status where no response has begun that it would fall into."""
+        """Close the connection; send the status first unless a response is being sent."""
         self._set_deadline(None)
         if not self._is_responding():
             line = f"HTTP/1.1 {status.value} {status.phrase}\r\n"

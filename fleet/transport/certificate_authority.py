@@ -1,7 +1,7 @@
-"""A certificate authority of our own, for the demo and for tests: one CA, one certificate per program.
+"""A certificate authority for the local test fleet and for tests: one CA, one certificate per program.
 
-A certificate carries the program's role as its organizational unit and its id as its common name, so
-that a server can bind an identity to what a client may claim. Production fleets bring their own files.
+A certificate has the program's role as its organizational unit and its id as its common name, so that a server can
+check what a client may claim. Production fleets bring their own files.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fleet.transport.tls import SERVER_NAME, SERVER_ROLES, TELEPORT_NAMES, role_name
 
 _VALIDITY = datetime.timedelta(days=365)
-#: Clocks of a fleet differ, and may be set back by an hour afterwards: certificates begin to be valid earlier.
+#: Certificates are valid from earlier on: clocks of a fleet differ, and may be set back by an hour.
 _SKEW = datetime.timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Where a certificate and its private key are kept, and the CA that signed it."""
+    """Paths of a certificate, its private key, and the CA that signed it."""
 
     ca: Path
     certificate: Path
@@ -36,7 +36,7 @@ class KeyPair:
 
 
 def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
-    """Make a CA in `folder` unless it is there and valid for another day. Raises OSError if it cannot be written."""
+    """Create a CA in `folder` unless a valid one (for another day) exists. Raises OSError if it cannot be written."""
     pair = KeyPair(ca=folder / "ca.crt", certificate=folder / "ca.crt", key=folder / "ca.key")
     if pair.key.exists() and _is_valid(pair.certificate, now):
         return pair
@@ -56,9 +56,9 @@ def ensure_authority(folder: Path, *, now: datetime.datetime) -> KeyPair:
 def issue(
     authority: KeyPair, name: str, *, role: str, now: datetime.datetime, uris: Sequence[str] = ()
 ) -> KeyPair:
-    """Issue a certificate to `name`, kept beside the CA; one that is valid and says the same is kept.
+    """Issue a certificate to `name` beside the CA's; a valid one with the same claims is kept.
 
-    It is for clients; of the roles of servers for servers, too. `uris` are further names that it proves.
+    It is for clients and, for roles of servers, also for servers. `uris` are additional names.
 
     Raises OSError when a file cannot be read or written, ValueError when the CA's files are damaged.
     """
@@ -70,7 +70,9 @@ def issue(
     ca = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     ca_key = serialization.load_pem_private_key(authority.key.read_bytes(), password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{authority.key} is not the key this program made: remove {folder} and start again")
+        raise ValueError(
+            f"{authority.key} is not a key that Refloat created. Remove {folder} and start again"
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _certificate_builder(claims.subject, ca.subject, key.public_key(), now)
@@ -89,7 +91,7 @@ def issue(
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What a certificate says of its owner."""
+    """Subject, names and purposes of a certificate."""
 
     subject: x509.Name
     names: x509.SubjectAlternativeName
@@ -97,7 +99,7 @@ class _Claims:
 
     @classmethod
     def of(cls, name: str, role: str, uris: Sequence[str]) -> _Claims:
-        """Return those of a program; an empty role is none."""
+        """Return the claims of a program; `role` may be empty."""
         is_server = role in SERVER_ROLES
         units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role)] if role else []
         hosts = (SERVER_NAME, role_name(role), *TELEPORT_NAMES, "localhost") if is_server else ()
@@ -116,7 +118,7 @@ class _Claims:
         )
 
     def match_certificate(self, certificate: x509.Certificate) -> bool:
-        """Return whether a certificate says this and no more. Raises ExtensionNotFound."""
+        """Return whether a certificate has exactly these claims. Raises ExtensionNotFound."""
         names, purposes = (
             certificate.extensions.get_extension_for_class(kind).value
             for kind in (x509.SubjectAlternativeName, x509.ExtendedKeyUsage)
@@ -155,7 +157,7 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 def _is_valid(
     path: Path, now: datetime.datetime, *, issued_by: Path | None = None, claims: _Claims | None = None
 ) -> bool:
-    """Whether the certificate can be used for another day, was signed by that CA and says what it should."""
+    """Return whether a certificate is valid for another day, signed by the CA, and has the claims."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         if issued_by is not None:
@@ -163,8 +165,8 @@ def _is_valid(
         if claims is not None and not claims.match_certificate(certificate):
             return False
     except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-        # Absent, damaged, or of another CA: each means the same, a new one is made. What cannot be read at all
-        # will not be writable either, and says so there.
+        # Missing, damaged or of another CA: in each case a new one is made. A file that cannot be read cannot be
+        # written either, and writing reports it.
         return False
     return certificate.not_valid_after_utc > now + datetime.timedelta(days=1)
 
@@ -174,7 +176,7 @@ def _write(pair: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePr
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    # Created readable by its owner alone, not made so afterwards: there is no moment at which others may read it.
+    # Created with owner-only permissions, not restricted afterwards: others can never read it.
     pair.key.unlink(missing_ok=True)
     descriptor = os.open(pair.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""Options of every gRPC server and channel, in one place; their credentials are in `tls.py`."""
+"""Options of all gRPC servers and channels, in one place; `tls.py` has their credentials."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fleet.transport.tls import TLSFiles, channel_credentials, server_credential
 
 GrpcOptions = list[tuple[str, int | str]]
 
-#: Bytes of a stream on their way without being read: 100 ms away that is 40 MB/s.
+#: Bytes of a stream in flight without being read: at 100 ms of latency that is 40 MB/s.
 WINDOW = 4 * 1024 * 1024
-#: grpc doubles its wait for a dead server up to two minutes: an agent should be back sooner than that.
+#: Bounds of grpc's reconnect backoff; by default it doubles up to two minutes, too long for an agent.
 _RECONNECT_MS = (1_000, 8_000)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadPeer:
-    """HTTP/2 pings of a channel. Seconds."""
+    """HTTP/2 pings of a channel that detect a dead peer. Seconds."""
 
-    #: Silence after which we ping.
+    #: Time without data after which a ping is sent.
     ping_after: float
-    #: How long the answer may take.
+    #: Time in which the ping must be answered.
     answer_within: float
 
 
 def server_options() -> GrpcOptions:
-    """Options of every server.
+    """Return the options of every server.
 
-    Ports are not shared, so that one in use is an error; clients may ping as often as they are told to.
+    Ports are not shared, so a port in use is an error; clients may ping once per second without data.
     """
     return [
         ("grpc.so_reuseport", 0),
@@ -42,7 +42,7 @@ def server_options() -> GrpcOptions:
 
 
 def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool = True) -> GrpcOptions:
-    """Options of a channel; `own_connection` keeps it from sharing its TCP connection with channels alike."""
+    """Return the options of a channel; `own_connection`: do not share its TCP connection with similar channels."""
     options: GrpcOptions = [
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS[0]),
         ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS[0]),
@@ -51,8 +51,8 @@ def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool =
     if own_connection:
         options.append(("grpc.use_local_subchannel_pool", 1))
     if dead_peer is not None:
-        # keepalive_timeout_ms does not end a frozen peer's connection in grpcio 1.85; ping_timeout_ms does,
-        # and only if pings without data are not throttled.
+        # keepalive_timeout_ms does not end the connection of a frozen peer in grpcio 1.85; ping_timeout_ms does, and
+        # only if pings without data are not throttled.
         options += [
             ("grpc.keepalive_time_ms", max(int(dead_peer.ping_after * 1000), 1)),
             ("grpc.keepalive_permit_without_calls", 1),
@@ -63,27 +63,27 @@ def channel_options(dead_peer: DeadPeer | None = None, *, own_connection: bool =
 
 
 def fixed_window_options() -> GrpcOptions:
-    """Options of a channel of which one process has hundreds.
+    """Return options for a channel of which one process has hundreds.
 
-    gRPC probes a connection's bandwidth with a ping for each burst of data, to size the window by the answer: where
-    most bursts are one small message that is a quarter of what the message costs. The window is fixed instead.
+    gRPC probes a connection's bandwidth with a ping for each burst of data, to set the window size. Where most bursts
+    are one small message, that is a quarter of the cost of a message. Here the window is fixed instead.
     """
     return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", WINDOW)]
 
 
 def target_of(addresses: Sequence[tuple[str, int]]) -> str:
-    """The gRPC target of host:port pairs, tried in their order.
+    """Return the gRPC target for host:port pairs, to be tried in order.
 
-    Raises ValueError for several names: gRPC takes a list of IP addresses or one name.
+    Raises ValueError for several names: gRPC accepts a list of IP addresses or one name.
     """
     versions = {_ip_version(host) for host, _ in addresses}
-    # gRPC's resolver of names is a part of what a new connection costs that an address does not need; one of IPv6
-    # gets it nevertheless, because the URI of its own scheme would be escaped in :authority.
+    # gRPC's name resolver is a part of the cost of a new connection that an IP address does not need. IPv6 uses it all
+    # the same, because the URI of its own scheme would be escaped in :authority.
     if len(addresses) == 1 and versions != {4}:
         host, port = addresses[0]
         return f"dns:///{_bracket_ipv6(host)}:{port}"
     if len(versions) != 1 or None in versions:
-        raise ValueError("several addresses must be IP addresses of one family; a host name must stand alone")
+        raise ValueError("several addresses must be IP addresses of one family; use a host name on its own")
     return f"ipv{versions.pop()}:" + ",".join(f"{_bracket_ipv6(host)}:{port}" for host, port in addresses)
 
 
@@ -96,7 +96,7 @@ def open_channel(
     extra_options: Sequence[tuple[str, int | str]] = (),
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
 ) -> grpc.aio.Channel:
-    """Open a channel, with TLS when files are given and with `more` options. Raises TLSError."""
+    """Open a channel, with TLS if files are given, and with the `extra_options` options. Raises TLSError."""
     options = [*channel_options(dead_peer, own_connection=own_connection), *extra_options]
     if tls is None or not tls.enabled:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
@@ -108,7 +108,7 @@ def open_channel(
 
 
 def add_port(server: grpc.aio.Server, address: str, tls: TLSFiles | None = None) -> int:
-    """Let a server listen on host:port and return the port. Raises RuntimeError when it cannot, TLSError."""
+    """Add a listening port at host:port to a server; return the port. Raises RuntimeError if in use, and TLSError."""
     if tls is None or not tls.enabled:
         return server.add_insecure_port(address)
     return server.add_secure_port(address, server_credentials(tls))

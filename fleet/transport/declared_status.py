@@ -1,4 +1,4 @@
-"""What this process says of itself beside being well; health and the diag port follow it. Of one event loop."""
+"""Declared status of this instance: degraded, draining. Health and the diag port report it. For one event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fleet.protocol.destination.instance_status import InstanceStatus
 
 log = logging.getLogger(__name__)
 
-#: Shown where nobody gave a reason.
-_DEFAULT_REASON = "an operator said so"
+#: Reason when none was given.
+_DEFAULT_REASON = "no reason given"
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Something said. Seconds since the epoch; `until` None is until it is taken back."""
+    """A declaration. Times are seconds since the epoch; `until` None: until it is withdrawn."""
 
     reason: str
     at: float
@@ -26,7 +26,7 @@ class Declaration:
 
 
 class DeclaredStatus:
-    """Degraded and draining, each said or not. A restart forgets both."""
+    """The declarations of this instance. A restart clears both."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -36,39 +36,43 @@ class DeclaredStatus:
         self.drain_declaration: Declaration | None = None
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` on every change."""
+        """Call `listener` after every change."""
         self._listeners.append(listener)
 
     @property
     def status(self) -> InstanceStatus:
-        """What is to be told now."""
+        """The current declarations."""
         return InstanceStatus(
             None if self.degraded_declaration is None else self.degraded_declaration.reason,
             None if self.drain_declaration is None else self.drain_declaration.reason,
         )
 
     def drain(self, reason: str) -> None:
-        """Say that nobody new is to come; said again it is since then, for the last reason that was given."""
+        """Drain the instance; if it drains already, its start stays and a new reason replaces the old one."""
         before = self.drain_declaration
         if before is not None and reason in {"", before.reason}:
             return
-        self.drain_declaration = Declaration(reason or _DEFAULT_REASON, self._clock() if before is None else before.at)
-        log.warning("standing.draining: %s", self.drain_declaration.reason)
+        self.drain_declaration = Declaration(
+            reason or _DEFAULT_REASON, self._clock() if before is None else before.at
+        )
+        log.warning(
+            "standing.draining: this instance takes no new connections: %s", self.drain_declaration.reason
+        )
         self._notify()
 
     def undrain(self) -> None:
-        """Take that back."""
+        """Undrain the instance."""
         if self.drain_declaration is not None:
             self.drain_declaration = None
-            log.warning("standing.undrained: takes connections again")
+            log.warning("standing.undrained: this instance takes new connections again")
             self._notify()
 
     def degrade(self, reason: str, duration: float | None = None) -> None:
-        """Say that others are to be preferred, for so many seconds; said again it lasts from now on."""
+        """Mark the instance as degraded for `duration` seconds (None: until cleared); a repeat starts the time anew."""
         before = self.degraded_declaration
         reason = reason or (_DEFAULT_REASON if before is None else before.reason)
         if before is None:
-            log.warning("standing.degraded: %s", reason)
+            log.warning("standing.degraded: this instance is degraded: %s", reason)
         now = self._clock()
         since = now if before is None else before.at
         self.degraded_declaration = Declaration(reason, since, None if duration is None else now + duration)
@@ -78,11 +82,11 @@ class DeclaredStatus:
         self._notify()
 
     def restore(self) -> None:
-        """Take that back."""
+        """Clear the degraded mark of the instance."""
         self._forget_expiry()
         if self.degraded_declaration is not None:
             self.degraded_declaration = None
-            log.warning("standing.restored: is degraded no more")
+            log.warning("standing.restored: this instance is no longer degraded")
             self._notify()
 
     def _forget_expiry(self) -> None:

@@ -1,6 +1,6 @@
-"""The destinations a process sends requests to: probed each by itself, told how requests ended, and picked from.
+"""The destinations of a process: probed individually, judged by probes and proxied requests, and picked from.
 
-The shell around fleet/protocol/{health,probe_schedule,picker}.py, for one event loop. docs/destination-health.md
+The I/O around fleet/protocol/destination, for one event loop. docs/reference/destination-health.md
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from fleet.protocol.destination import probe_schedule
 from fleet.protocol.destination.health import (
     RECOMMENDED_SETTINGS,
     Destination,
+    DestinationVerdict,
     Health,
+    HealthSettings,
     ProbeOutcome,
     RequestOutcome,
-    HealthSettings,
-    DestinationVerdict,
 )
 from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.protocol.destination.picker import Candidate, Pick, Picker
 
 log = logging.getLogger(__name__)
 
-#: What only the clock changes (expiries, slow starts) is seen this much late at most, seconds.
+#: Seconds between two checks for changes that only time makes: expiries and slow starts.
 _REFRESH = 0.5
-#: What a destination says of itself in the answer to a probe holds for so many more probes without an answer.
+#: Number of unanswered probes for which a destination's last declared status still holds.
 _STATUS_PROBES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """How a probe ended, and in words if not well."""
+    """Result of a probe, with an error message unless it succeeded."""
 
     outcome: ProbeOutcome
     error: str = ""
-    #: What the destination says of itself; None: it did not answer, so what it said before still stands.
+    #: Declared status; None: no response, so the last one still holds.
     status: InstanceStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictChange:
-    """A destination's verdict became another one; `error` is what the last probe met."""
+    """A change of a destination's verdict; `error` is that of the last probe."""
 
     name: str
     before: DestinationVerdict
@@ -57,7 +57,7 @@ class VerdictChange:
 
 @dataclass(slots=True, eq=False)
 class MonitoredDestination:
-    """One destination. Times are seconds since the epoch, as the machine has them."""
+    """State of one destination. Times are seconds since the epoch."""
 
     name: str
     state_machine: Destination
@@ -65,16 +65,16 @@ class MonitoredDestination:
     error: str = ""
     probed_at: float | None = None
     succeeded_at: float | None = None
-    #: Since when the verdict is Healthy without a break.
+    #: Since when the destination has been Healthy without interruption.
     healthy_since: float | None = None
 
 
-#: Sends one probe to the destination of this name. It is cancelled when it takes too long.
+#: Sends one probe to the destination with this name. Cancelled when it takes too long.
 Prober = Callable[[str], Awaitable[ProbeResponse]]
 
 
 def log_change(change: VerdictChange) -> None:
-    """Say on the log what a destination became, and why."""
+    """Log the new health of a destination, and the reason."""
     before, after = change.before, change.after
     if before.health is not after.health:
         worse = _ORDER[after.health] > _ORDER[before.health]
@@ -85,7 +85,11 @@ def log_change(change: VerdictChange) -> None:
             *(change.name, before.health, after.health, after.reason, error_text),
         )
     if after.drain_request != before.drain_request:
-        drain_text = f"drains: {after.drain_request.reason}" if after.drain_request else "takes new requests again"
+        drain_text = (
+            f"is draining: {after.drain_request.reason}"
+            if after.drain_request
+            else "takes new requests again"
+        )
         log.info("destination %s %s", change.name, drain_text)
 
 
@@ -93,7 +97,7 @@ _ORDER = {Health.HEALTHY: 0, Health.UNKNOWN: 0, Health.DEGRADED: 1, Health.UNHEA
 
 
 class Destinations:
-    """All of a process; each has one machine and one loop of probes, however many pools it is in."""
+    """All destinations of a process; each has one state and one probe loop, whatever number of pools it is in."""
 
     def __init__(
         self,
@@ -105,7 +109,7 @@ class Destinations:
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Know none yet."""
+        """Start without destinations."""
         self._prober = prober
         self._settings = settings
         self._probes = probes
@@ -115,11 +119,11 @@ class Destinations:
         self._destinations: dict[str, MonitoredDestination] = {}
         self._loops: dict[str, _ProbeLoop] = {}
         self._refreshed_at = now()
-        #: Greater after every change of what a picker should know.
+        #: Incremented after every change that affects a picker.
         self.version = 0
 
     def set_names(self, names: Iterable[str]) -> None:
-        """Begin to probe those that are new, end with those that are not named; the others stay as they are."""
+        """Set the destinations: start probing new ones, drop those not in `names`, and keep the others."""
         desired_names = dict.fromkeys(names)
         for name in [name for name in self._destinations if name not in desired_names]:
             self._loops.pop(name).cancel()
@@ -129,12 +133,14 @@ class Destinations:
             if name not in self._destinations:
                 at = self.now()
                 machine = Destination(at, self._settings)
-                destination = self._destinations[name] = MonitoredDestination(name, machine, machine.verdict(at))
+                destination = self._destinations[name] = MonitoredDestination(
+                    name, machine, machine.verdict(at)
+                )
                 self._loops[name] = _ProbeLoop(self, destination, self._prober, self._probes)
                 self.version += 1
 
     async def close(self) -> None:
-        """End all probes."""
+        """Stop all probes."""
         loops = list(self._loops.values())
         self.set_names(())
         for loop in loops:
@@ -145,14 +151,14 @@ class Destinations:
         return iter(list(self._destinations.values()))
 
     def get(self, name: str) -> MonitoredDestination | None:
-        """One of them."""
+        """Return a destination by name; None if there is none."""
         return self._destinations.get(name)
 
     def record_request(self, name: str, outcome: RequestOutcome) -> None:
-        """A request to it ended; one that its client gave up is not to be told."""
+        """Record the result of a proxied request; do not record one that its client cancelled."""
         destination = self._destinations.get(name)
         if destination is None:
-            return  # it was taken out while the request was on its way
+            return  # it was removed while the request was in flight
         at = self.now()
         destination.state_machine.record_request(outcome, at)
         if outcome is RequestOutcome.SUCCESS:
@@ -162,23 +168,26 @@ class Destinations:
         self.conclude(destination)
 
     def declare_degraded(self, name: str, duration: float | None = None) -> None:
-        """It said so other than in an answer, for so many seconds."""
+        """Record that a destination declared itself degraded for `duration` seconds.
+
+        None: the setting `declared_for`.
+        """
         self._update(name, lambda machine, at: machine.declare_degraded(at, duration))
 
     def withdraw(self, name: str) -> None:
-        """It takes that back."""
+        """Record that a destination withdrew its degraded declaration."""
         self._update(name, lambda machine, at: machine.withdraw(at))
 
     def drain(self, name: str, reason: str) -> None:
-        """An operator wants no new requests there."""
+        """Drain a destination: no new requests."""
         self._update(name, lambda machine, at: machine.drain(reason, at))
 
     def undrain(self, name: str) -> None:
-        """It takes requests again."""
+        """Undrain a destination."""
         self._update(name, lambda machine, at: machine.undrain())
 
     def conclude(self, destination: MonitoredDestination) -> None:
-        """Take a verdict that may have changed, and tell if it has."""
+        """Update the verdict of a destination, and report a change."""
         at = self.now()
         before, destination.verdict = destination.verdict, destination.state_machine.verdict(at)
         healthy = destination.verdict.health is Health.HEALTHY
@@ -186,19 +195,24 @@ class Destinations:
             destination.healthy_since = None
         elif destination.healthy_since is None:
             destination.healthy_since = at
-        if (before.health, before.drain_request) != (destination.verdict.health, destination.verdict.drain_request):
+        if (before.health, before.drain_request) != (
+            destination.verdict.health,
+            destination.verdict.drain_request,
+        ):
             self.version += 1
             self._on_change(VerdictChange(destination.name, before, destination.verdict, destination.error))
 
     def candidates(self, weights: Mapping[str, float]) -> Iterator[Candidate]:
-        """Those of these names that are known, as a picker sees them."""
+        """Yield those of the names that exist, as candidates for a picker."""
         self._refresh()
         for name, weight in weights.items():
             destination = self._destinations.get(name)
             if destination is not None and weight > 0:
                 health = destination.verdict.health
                 is_draining = destination.verdict.drain_request is not None
-                yield Candidate(name, health, weight, is_draining, destination.healthy_since, destination.succeeded_at)
+                yield Candidate(
+                    name, health, weight, is_draining, destination.healthy_since, destination.succeeded_at
+                )
 
     def _update(self, name: str, update: Callable[[Destination, float], None]) -> None:
         destination = self._destinations.get(name)
@@ -216,7 +230,7 @@ class Destinations:
 
 
 class Pool:
-    """Some of the destinations, with weights: those of one balancer, or of one rule."""
+    """A weighted set of destinations: those of one load balancer or one rule."""
 
     def __init__(
         self,
@@ -224,18 +238,18 @@ class Pool:
         weights: Mapping[str, float],
         settings: picker_rules.Settings = picker_rules.DEFAULTS,
     ) -> None:
-        """Pick from these; a weight of 0 gets nothing."""
+        """Pick from these destinations; one with weight 0 gets no requests."""
         self._destinations = destinations
         self._weights = dict(weights)
         self._settings = settings
         self._built: tuple[int, float, Picker] | None = None
 
     def pick(self, tried_names: Collection[str] = (), failed_names: Collection[str] = ()) -> Pick | None:
-        """Pick a destination for a new request; None: there is none. A request that is sent again goes
+        """Pick a destination for a new request; None: there is none. A retried request goes
 
-        1. to one that was not `tried`, by the shares of a first try,
-        2. to one that answered, though with an error: not one of `failed`, which were not reached or broke off,
-        3. to an Unhealthy one, which has no share, before it goes to one of `failed`,
+        1. to one outside `tried_names`, by the shares of a first attempt,
+        2. to one that responded, even with an error: none of `failed_names`, which were unreachable or disconnected,
+        3. to an Unhealthy one, which has no share, before one of `failed_names`,
         4. to any.
         """
         picker, chance = self.picker(), self._destinations.chance
@@ -245,22 +259,27 @@ class Pool:
                 if pick is not None:
                     return pick
         if failed_names:
-            other_candidates = [candidate for candidate in self._candidates() if candidate.name not in failed_names]
+            other_candidates = [
+                candidate for candidate in self._candidates() if candidate.name not in failed_names
+            ]
             pick = Picker(other_candidates, self._destinations.now(), self._settings).pick(chance())
             if pick is not None:
                 return pick
         return picker.pick(chance())
 
     def has_other(self, failed_names: Collection[str]) -> bool:
-        """Whether there is a destination that takes new requests beside those of `failed`."""
-        return any(candidate.name not in failed_names and not candidate.is_draining for candidate in self._candidates())
+        """Return whether a destination outside `failed_names` takes new requests."""
+        return any(
+            candidate.name not in failed_names and not candidate.is_draining
+            for candidate in self._candidates()
+        )
 
     def keep(self, name: str) -> Pick | None:
-        """Pick the destination a session had, if that may still be; else as for a new one."""
+        """Return the session's destination if it may still be used; else a new one."""
         return self.picker().keep(name, self._destinations.chance())
 
     def picker(self) -> Picker:
-        """The picker of what is known now."""
+        """Return the picker for the current state."""
         at = self._destinations.now()
         if self._built is not None:
             version, built_at, picker = self._built
@@ -275,10 +294,14 @@ class Pool:
 
 
 class _ProbeLoop:
-    """The probes of one destination, which waits for no other."""
+    """Probe loop of one destination, independent of all others."""
 
     def __init__(
-        self, destinations: Destinations, destination: MonitoredDestination, prober: Prober, settings: probe_schedule.Settings
+        self,
+        destinations: Destinations,
+        destination: MonitoredDestination,
+        prober: Prober,
+        settings: probe_schedule.Settings,
     ) -> None:
         self._destinations = destinations
         self._destination = destination
@@ -286,7 +309,7 @@ class _ProbeLoop:
         self._settings = settings
         self._wake_event = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # The schedule is on the loop's clock: a clock that is set must not hold up probes.
+        # The schedule uses the loop's clock: setting the system clock must not delay probes.
         self._clock = loop.time
         self._started_at = loop.time()
         self._due_at = probe_schedule.first_at(loop.time(), destinations.chance(), settings)
@@ -296,11 +319,11 @@ class _ProbeLoop:
         self._task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait for its end after `cancel`."""
+        """Wait for the end of the loop after `cancel`."""
         await asyncio.wait([self._task])
 
     def hasten(self) -> None:
-        """A request failed: look sooner."""
+        """Probe sooner, because a request failed."""
         active, chance = self._destination.state_machine.active, self._destinations.chance()
         due_at = probe_schedule.sooner_at(self._due_at, active, self._started_at, chance, self._settings)
         if due_at < self._due_at:
@@ -313,7 +336,7 @@ class _ProbeLoop:
                 await self._until_due()
                 await self._probe()
             except Exception:
-                log.exception("a probe of %s broke", self._destination.name)
+                log.exception("probe of %s failed unexpectedly", self._destination.name)
                 self._due_at = self._clock() + self._settings.interval
 
     async def _until_due(self) -> None:
@@ -324,7 +347,7 @@ class _ProbeLoop:
     async def _probe(self) -> None:
         destination, now = self._destination, self._destinations.now
         self._started_at = self._clock()
-        # Not before the probe ends may another one be wanted.
+        # No other probe before this one ends.
         self._due_at = float("inf")
         sent_at = now()
         try:

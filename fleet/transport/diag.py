@@ -1,4 +1,4 @@
-"""The diag HTTP port of a node: `/healthz`, `/readyz`, `/metrics`, with Teleport's codes, bodies and metric names."""
+"""The diag HTTP port of an instance: `/healthz`, `/readyz`, `/metrics`, with Teleport's codes, bodies and metrics."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from fleet.transport.process import ProcessHealth
 
 
 def new_registry(process: ProcessHealth) -> CollectorRegistry:
-    """A registry with what every node has: `process_state` and `teleport_build_info`."""
+    """Return a registry with the metrics of every instance: `process_state` and `teleport_build_info`."""
     registry = CollectorRegistry()
     state = Gauge(
-        "process_state", "State of the process: 0 ok, 1 recovering, 2 degraded, 3 starting", registry=registry
+        "process_state", "State of the process: 0 OK, 1 recovering, 2 degraded, 3 starting", registry=registry
     )
     process.listen(lambda now: state.set(int(now)))
     build = Gauge(
-        "teleport_build_info", "What runs here", ["version", "gitref", "goversion"], registry=registry
+        "teleport_build_info",
+        "Version of the program and of its runtime; always 1",
+        ["version", "gitref", "goversion"],
+        registry=registry,
     )
-    # `goversion` is the runtime's: dashboards made for Teleport group by these three labels.
+    # `goversion` is the runtime's version: dashboards made for Teleport group by these three labels.
     build.labels(__version__, "", f"python{platform.python_version()}").set(1)
     return registry
 
@@ -35,7 +38,7 @@ def new_registry(process: ProcessHealth) -> CollectorRegistry:
 def diag_app(
     process: ProcessHealth, registry: CollectorRegistry, declared_status: DeclaredStatus | None = None
 ) -> web.Application:
-    """The application of the diag port."""
+    """Return the application of the diag port; `declared_status`: report the declared status on `/readyz`."""
 
     async def healthz(request: web.Request) -> web.Response:
         del request
@@ -59,7 +62,7 @@ def diag_app(
 
 
 def _json(code: int, document: dict[str, object]) -> web.Response:
-    # Compact as Go writes it: `{"status":"ok"}`.
+    # Compact, as Go writes JSON: `{"status":"ok"}`.
     return web.Response(
         status=code, text=json.dumps(document, separators=(",", ":")), content_type="application/json"
     )

@@ -1,8 +1,8 @@
-"""grpc.health.v1.Health, driven by the process state: ok is SERVING, everything else NOT_SERVING; and by what the
-process says of itself, under two more names.
+"""grpc.health.v1.Health for an instance: SERVING in process state OK, else NOT_SERVING. Two more services report the
+declared status.
 
-Our own servicer: the library's starts as SERVING, answers List with UNIMPLEMENTED, and lets one blocked watcher
-delay all.
+A servicer of our own: the library's starts as SERVING, answers List with UNIMPLEMENTED, and lets one blocked watcher
+delay all others.
 https://github.com/grpc/grpc/blob/master/doc/health-checking.md
 """
 
@@ -29,29 +29,30 @@ _SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class HealthServicer:
-    """Health of the whole server, service name "", and of what it says of itself. Method names are those of the
-    .proto."""
+    """Health of the whole server (service name "") and its declared status. Methods are named as in the .proto."""
 
     def __init__(self, process: ProcessHealth, declared_status: DeclaredStatus | None = None) -> None:
         self._process = process
         self._declared_status = declared_status or DeclaredStatus()
         self._statuses: dict[str, health_pb2.HealthCheckResponse] = {}
-        # Replaced at each change: whoever waits on the old one wakes up and looks.
+        # Replaced at each change, which wakes up all that wait on the old one.
         self._change_event = asyncio.Event()
         process.listen(lambda _: self._update_statuses())
         self._declared_status.listen(self._update_statuses)
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve it."""
+        """Register the service on a server."""
         health_pb2_grpc.add_HealthServicer_to_server(self, server)
 
     async def Check(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> health_pb2.HealthCheckResponse:
-        """Answer the status now, with what it says of itself as metadata; NOT_FOUND for other services."""
+        """Return the current status, with the declared status as metadata; NOT_FOUND for other services."""
         status = self._statuses.get(request.service)
         if status is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"health service {request.service!r} was not found"
+            )
         metadata = instance_status.headers(self._declared_status.status)
         if metadata:
             context.set_trailing_metadata(tuple(metadata))
@@ -60,21 +61,23 @@ class HealthServicer:
     async def List(  # noqa: N802
         self, request: health_pb2.HealthListRequest, context: Context
     ) -> health_pb2.HealthListResponse:
-        """Answer the status of every service."""
+        """Return the status of every service."""
         del request, context
         return health_pb2.HealthListResponse(statuses=self._statuses)
 
     async def Watch(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> None:
-        """Answer the status now and on every change, each once."""
+        """Send the current status, then every change."""
         if request.service not in self._statuses:
             if len(request.service) > LONGEST_NAME:
-                # A watch keeps its request for as long as it is open.
-                details = f"the name of a service has at most {LONGEST_NAME} characters"
+                # A watch stores its request while it is open.
+                details = f"the name of the health service is longer than {LONGEST_NAME} characters"
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, details)
             await context.write(health_pb2.HealthCheckResponse(status=_SERVICE_UNKNOWN))
-            await asyncio.Event().wait()  # the protocol keeps the stream open: the service may come to be
+            await (
+                asyncio.Event().wait()
+            )  # by the protocol the stream stays open: the service may appear later
         sent_status = None
         while True:
             change_event, status = self._change_event, self._statuses[request.service]

@@ -1,4 +1,4 @@
-"""Listening sockets: have one, and end it without losing the connections that are accepted at that moment."""
+"""Listening sockets: opening, and closing without losing connections that are being accepted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _BACKLOG = 512
 
 
 class HasFileDescriptor(Protocol):
-    """A socket, or what an event loop shows of one."""
+    """A socket, or an event loop's wrapper of one."""
 
     def fileno(self) -> int:
         """Return the file descriptor."""
 
 
 async def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens: who dials before a server takes it waits and is not refused. Raises OSError."""
+    """Return a listening socket: clients that dial before a server uses it wait. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listen_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -32,21 +32,21 @@ async def bind(host: str, port: int) -> socket.socket:
 
 
 async def stop_accepting(sockets: Iterable[HasFileDescriptor]) -> None:
-    """Accept nobody new, and return once the protocols of all who were accepted know of them.
+    """Stop accepting; return once the protocols of all accepted connections know of them.
 
     asyncio of Python 3.11 accepts a connection in one turn of the loop, and gives it to the server in the next. A
-    server that is closed between the two loses it: no protocol ever hears of it, and its socket stays open until the
-    garbage collector closes it (https://github.com/python/cpython/issues/109564).
+    server that is closed in between loses it: no protocol gets the connection, and its socket stays open until it is
+    garbage-collected (https://github.com/python/cpython/issues/109564).
     """
     loop = asyncio.get_running_loop()
     for listen_socket in sockets:
         loop.remove_reader(listen_socket.fileno())
-    # One turn makes the transport, the next one tells the protocol.
+    # The first turn makes the transport, the second one calls the protocol.
     for _ in range(2):
         await asyncio.sleep(0)
 
 
 async def stop_listening(server: asyncio.Server) -> None:
-    """Close a server, which then knows of everybody whom it accepted."""
+    """Close a server without losing accepted connections."""
     await stop_accepting(server.sockets)
     server.close()

@@ -1,5 +1,5 @@
-"""ClusterNetworkingConfig between its message and its value. Only what differs is written: the rest of a message,
-fields nobody here knows among them, stays byte for byte."""
+"""Conversion of ClusterNetworkingConfig from and to its message. Writing changes only fields that differ: the rest of
+the message, unknown fields included, stays byte for byte."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fleet.protocol.networking.config import (
     ConfigField,
     FieldKind,
     NetworkingConfig,
-    Origin,
     NetworkingResource,
+    Origin,
     Strategy,
     with_defaults,
 )
@@ -26,13 +26,11 @@ UNKNOWN_STRATEGY = "unknown"
 
 
 def read(message: Message) -> NetworkingResource:
-    """The value of a message."""
+    """Return the resource of a message."""
     spec = message.spec
     strategy = spec.tunnel_strategy.WhichOneof("strategy") or ""
     if not strategy and spec.tunnel_strategy.ByteSize():
-        strategy = (
-            UNKNOWN_STRATEGY  # one of a newer Teleport: it must be neither read as none nor overwritten
-        )
+        strategy = UNKNOWN_STRATEGY  # of a newer Teleport: it must not be read as unset, nor overwritten
     plain: dict[str, Any] = {
         field.name: _from_wire(field, getattr(spec, field.name))
         for field in FIELDS
@@ -48,7 +46,7 @@ def read(message: Message) -> NetworkingResource:
 
 
 def write(config: NetworkingConfig, message: Message) -> None:
-    """Set the fields in which a config differs from a message."""
+    """Set the fields of a message that differ from a config."""
     before, spec = read(message).config, message.spec
     for field in FIELDS:
         if not field.key.startswith("tunnel_strategy.") and config.value_of(field) != before.value_of(field):
@@ -64,7 +62,7 @@ def write(config: NetworkingConfig, message: Message) -> None:
 
 
 def write_metadata(resource: NetworkingResource, message: Message) -> None:
-    """Set labels and description as a resource has them."""
+    """Set labels and description of a message to those of a resource."""
     metadata = message.metadata
     if dict(metadata.labels) != dict(resource.labels):
         metadata.labels.clear()
@@ -74,7 +72,7 @@ def write_metadata(resource: NetworkingResource, message: Message) -> None:
 
 
 def finalize(message: Message, origin: Origin, revision: str) -> None:
-    """Make it ready to be stored: the fixed fields, defaults, where it came from and its revision."""
+    """Complete a message for storage: fixed fields, defaults, origin and revision."""
     message.kind, message.version = config_yaml.KIND, config_yaml.VERSION
     message.metadata.name = config_yaml.NAME
     message.metadata.labels[ORIGIN_LABEL] = origin
@@ -83,7 +81,7 @@ def finalize(message: Message, origin: Origin, revision: str) -> None:
 
 
 def defaults(revision: str) -> Message:
-    """What a cluster begins with."""
+    """Return the message of a new cluster's config."""
     message = Message()
     finalize(message, Origin.DEFAULTS, revision)
     return message

@@ -1,4 +1,4 @@
-"""Who is at the other end of a call, as its certificate says.
+"""The caller of an RPC, identified by its certificate.
 
 `certificate_authority.py` writes the role as organizational unit.
 """
@@ -15,34 +15,35 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The other end of a call by its certificate, which the handshake verified."""
+    """The caller of an RPC by its certificate, which the TLS handshake verified."""
 
-    #: Empty: the certificate names none.
+    #: Role in the certificate; empty without one.
     role: str
-    #: The common name and the alternative names.
+    #: Common name and alternative names.
     names: tuple[str, ...]
 
 
 def caller_of(context: grpc.aio.ServicerContext[Any, Any]) -> Caller | None:
-    """Return who calls; None when the caller showed no certificate, which a server with a CA does not admit."""
+    """Return the caller; None without a certificate, which a server with a CA does not accept."""
     auth_context = context.auth_context()
     pem = next(iter(auth_context.get("x509_pem_cert", ())), None)
     if pem is None:
         return None
-    names = [*auth_context.get("x509_common_name", ()), *auth_context.get("x509_subject_alternative_name", ())]
-    return Caller(
-        role_in(bytes(pem)), tuple(dict.fromkeys(name.decode(errors="replace") for name in names))
-    )
+    names = [
+        *auth_context.get("x509_common_name", ()),
+        *auth_context.get("x509_subject_alternative_name", ()),
+    ]
+    return Caller(role_in(bytes(pem)), tuple(dict.fromkeys(name.decode(errors="replace") for name in names)))
 
 
 def role_of(context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
-    """The role in the caller's certificate, empty when that has none; None when the caller showed no certificate."""
+    """Return the role in the caller's certificate, empty if it has none; None without a certificate."""
     caller = caller_of(context)
     return None if caller is None else caller.role
 
 
 def role_in(pem: bytes) -> str:
-    """The role in a certificate; empty when there is none."""
+    """Return the role in a certificate; empty without one."""
     try:
         subject = x509.load_pem_x509_certificate(pem).subject
     except ValueError:

@@ -1,4 +1,4 @@
-"""The state of this process as its components' heartbeats make it; health, diag and metrics follow it."""
+"""Process state, derived from the heartbeats of its components; health, diag port and metrics report it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class ProcessHealth:
-    """The components of one process. `listen` is told of every change of the whole."""
+    """The components of one process and the resulting state."""
 
     def __init__(self, tick: float) -> None:
         self._tick = tick
@@ -22,33 +22,35 @@ class ProcessHealth:
         self.state = ComponentState.STARTING
 
     def listen(self, listener: Callable[[ComponentState], None]) -> None:
-        """Call `listener` now and on every change."""
+        """Call `listener` now and after every change."""
         self._listeners.append(listener)
         listener(self.state)
 
     def register(self, component: str) -> None:
-        """Add a component that has yet to heartbeat."""
+        """Add a component that has not sent a heartbeat yet."""
         self._components[component] = Component()
         self._conclude()
 
     def record_success(self, component: str, now: float) -> None:
-        """A heartbeat of a component succeeded; `now` in seconds of a monotonic clock."""
+        """Record a successful heartbeat of a component; `now` in seconds of a monotonic clock."""
         before = self._components.get(component, Component())
         self._components[component] = announce.after_success(before, now, self._tick)
         self._conclude()
 
     def record_failure(self, component: str) -> None:
-        """A heartbeat of a component failed."""
+        """Record a failed heartbeat of a component."""
         self._components[component] = announce.after_failure(self._components.get(component, Component()))
         self._conclude()
 
     def leave(self) -> None:
-        """The process is ending: take it out of rotation, whatever its heartbeats said."""
+        """Report degraded because the process is shutting down, whatever its heartbeats."""
         self._is_leaving = True
         self._conclude()
 
     def _conclude(self) -> None:
-        state = ComponentState.DEGRADED if self._is_leaving else announce.process_state(self._components.values())
+        state = (
+            ComponentState.DEGRADED if self._is_leaving else announce.process_state(self._components.values())
+        )
         if state is self.state:
             return
         if not self._is_leaving:

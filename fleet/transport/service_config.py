@@ -1,4 +1,4 @@
-"""Asking a connection for its service config: RFD 226, "Policy Configuration Discovery"."""
+"""Requests for the service config of a connection: RFD 226, "Policy Configuration Discovery"."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import grpc.aio
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigError
 
-#: Our auths name themselves in this trailing metadata; others do not, and the client goes without.
+#: Trailing metadata with the auth's id; only Refloat's auths send it.
 AUTH_ID_METADATA = "refloat-auth-id"
 
-#: Its request is empty, and its answer is read as bytes: a thousand connections are told the same.
+#: The method has an empty request; the response is handled as bytes, because a thousand connections get the same.
 METHOD = "/teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService/GetServiceConfig"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResponse:
-    """What a connection answered."""
+    """The response on a connection."""
 
-    #: None: the server has no such service, or its answer cannot be read. It is old, or not ours.
+    #: None: the server does not have the service, or its response cannot be read.
     config: ServiceConfig | None
-    #: The auth that answered; empty when it did not say.
+    #: Id of the auth; empty if unknown.
     auth_id: str = ""
-    #: Why its answer cannot be read; empty when it can, or there was none.
+    #: Why the response cannot be read; empty otherwise.
     problem: str = ""
 
 
 async def discover(channel: grpc.aio.Channel) -> ConfigResponse | None:
-    """Ask for the service config; None when the question failed, and may be asked again.
+    """Request the service config; None if the request failed and may be repeated.
 
-    It has no deadline: who asks cancels it when the connection is lost.
+    The request has no timeout: the caller cancels it when the connection is lost.
     """
     get_config: Any = channel.unary_unary(METHOD)
     call = get_config(b"")
@@ -46,7 +46,7 @@ async def discover(channel: grpc.aio.Channel) -> ConfigResponse | None:
 
 
 def read(message: bytes, metadata: Iterable[tuple[str, Any]]) -> ConfigResponse:
-    """Read an answer and the metadata that trailed it."""
+    """Return the content of a response and of its trailing metadata."""
     auth_id = str(dict(metadata).get(AUTH_ID_METADATA, ""))
     try:
         return ConfigResponse(service_config.decode(message), auth_id)

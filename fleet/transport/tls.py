@@ -1,6 +1,6 @@
-"""TLS of nodes and their clients: the files, the names in certificates, and gRPC's credentials.
+"""TLS of instances and their clients: files, names in certificates, and gRPC credentials.
 
-Certificates are issued in `certificate_authority.py`.
+`certificate_authority.py` issues certificates.
 """
 
 from __future__ import annotations
@@ -11,59 +11,59 @@ from pathlib import Path
 
 import grpc
 
-#: Every server's certificate names this host too.
+#: Host name that the certificates of all roles of servers have.
 SERVER_NAME = "refloat.local"
-#: Roles of servers. Certificates of all other roles are good for clients only.
+#: Roles of servers. Certificates of other roles are valid for clients only.
 SERVER_ROLES = ("auth", "proxy", "gateway")
-#: What Teleport's clients ask servers for, whatever address they dial (api/constants, `APIDomain`); with a label in
-#: front where they mean one cluster.
+#: Names that Teleport's clients expect, whatever address they dial (api/constants, `APIDomain`); with a label in front
+#: for a specific cluster.
 TELEPORT_NAMES = ("teleport.cluster.local", "*.teleport.cluster.local")
 
 
 def role_name(role: str) -> str:
-    """Return the host that every certificate of a role of servers names, and none of another role."""
+    """Return the host name that only certificates of this role of servers have."""
     return f"{role}.{SERVER_NAME}"
 
 
-#: The certificates of auths alone name this host, so that a proxy cannot answer in the place of an auth.
+#: Only certificates of auths have this name, so that a proxy cannot act as an auth.
 AUTH_NAME = role_name("auth")
-#: Names that many certificates have: they do not tell one program from another.
+#: Names that many certificates have: they do not identify a program.
 SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(role_name, SERVER_ROLES)))
 
 
 class TLSError(Exception):
-    """A key or certificate that cannot be used; the sentence names the file."""
+    """A key or certificate that cannot be used; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """PEM files; an own certificate and key make it mutual on the client's side, a CA on the server's."""
+    """PEM files. For mutual TLS, a client needs a certificate and key, and a server a CA."""
 
     certificate: Path | None = None
     key: Path | None = None
-    #: Whom we trust.
+    #: CA that signs the certificates of trusted peers.
     authority: Path | None = None
-    #: A client expects this name in the server's certificate; empty means the name of the role that it dials, and the
-    #: host where servers have no role of ours.
+    #: Name that a client expects in the server's certificate; empty means the name of the role that it dials, or the
+    #: host for servers without a role of Refloat.
     server_name: str = ""
-    #: The same of an auth's certificate; empty means as `server_name`.
+    #: The same for an auth's certificate; empty means `server_name`.
     auth_name: str = ""
 
     @property
     def enabled(self) -> bool:
-        """Whether TLS is on at all."""
+        """Return whether any file is set, which turns TLS on."""
         return any((self.certificate, self.key, self.authority))
 
     def for_role(self, role: str) -> TLSFiles:
-        """Return the same for connections to servers of a role, whose certificates must prove it."""
+        """Return the files for connections to servers of a role, whose certificates must have its name."""
         by_role = self.auth_name if role == "auth" else ""
         return replace(self, server_name=by_role or self.server_name or role_name(role))
 
 
 def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
-    """Credentials of a server; with an authority it demands a client's certificate. Raises TLSError."""
+    """Return the credentials of a server; with a CA it requires client certificates. Raises TLSError."""
     if tls.certificate is None or tls.key is None:
-        raise TLSError("a server with TLS needs a certificate and its key")
+        raise TLSError("a server with TLS needs a certificate and a key")
     check_files(tls)
     authority = _read(tls.authority)
     pair = (_must_read(tls.key), _must_read(tls.certificate))
@@ -71,15 +71,15 @@ def server_credentials(tls: TLSFiles) -> grpc.ServerCredentials:
 
 
 def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
-    """Credentials of a client; with a certificate it shows itself. Raises TLSError."""
+    """Return the credentials of a client, with its certificate if set. Raises TLSError."""
     if (tls.certificate is None) != (tls.key is None):
-        raise TLSError("a certificate and its key go together")
+        raise TLSError("set both the certificate and its key, or neither")
     check_files(tls)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
 def check_files(tls: TLSFiles) -> None:
-    """Raise TLSError for files that are no PEM or do not belong together: gRPC would take them, and reach nobody."""
+    """Raise TLSError for files that are not PEM or do not match: gRPC would accept them, and fail to connect."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if tls.certificate is not None and tls.key is not None:
@@ -89,13 +89,13 @@ def check_files(tls: TLSFiles) -> None:
             file_names = str(tls.authority)
             context.load_verify_locations(tls.authority)
     except ssl.SSLError as error:
-        raise TLSError(f"{file_names} cannot be used: {_reason(error)}") from error
+        raise TLSError(f"cannot use {file_names}: {_reason(error)}") from error
     except OSError as error:
-        raise TLSError(f"{file_names} cannot be read: {error.strerror}") from error
+        raise TLSError(f"cannot read {file_names}: {error.strerror}") from error
 
 
 def _no_password() -> str:
-    """Without it OpenSSL would ask for the password of a locked key on the terminal."""
+    """Return no password; otherwise OpenSSL would ask for the one of an encrypted key on the terminal."""
     return ""
 
 
@@ -111,4 +111,4 @@ def _must_read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TLSError(f"{path} cannot be read: {error.strerror}") from error
+        raise TLSError(f"cannot read {path}: {error.strerror}") from error

@@ -1,6 +1,6 @@
-"""A local port whose connections are sessions to auths, each through a proxy on a tunnel connection of its own.
+"""A local port whose connections are sessions to auths, each through a proxy on its own tunnel connection.
 
-grpcio dials addresses and nothing else: this is the address behind which there is a tunnel.
+grpcio can only dial addresses: this provides an address with a tunnel behind it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
 
-#: From a connection to its session, seconds: the proxy that was dialled may be frozen.
+#: Seconds from a connection to its session: the dialled proxy may be frozen.
 _OPEN_WITHIN = 5.0
 _BACKLOG = 16
 
 
 class TunnelForwarder:
-    """Listens on loopback, for programs of this host; the session's own TLS keeps strangers out of the auth."""
+    """Listens on loopback for programs of this host; the session's own TLS authenticates them to the auth."""
 
     def __init__(self, open_channel: Callable[[], grpc.aio.Channel], target: Target = auth_path.AUTH) -> None:
-        """Listen at once; `open_channel` makes a connection to some proxy, another one each time."""
+        """Start to listen; `open_channel` returns a new channel to some proxy, for each connection."""
         self._open_channel = open_channel
         self._target = target
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self._socket.setblocking(False)
-        #: Id of the proxy through which the newest connection goes; empty before the first.
+        #: Id of the proxy of the newest connection; empty before the first one.
         self.via = ""
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -45,12 +45,12 @@ class TunnelForwarder:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Address it listens on."""
         host, port = self._socket.getsockname()
         return host, port
 
     async def close(self) -> None:
-        """Listen no more, and reset what is open."""
+        """Stop listening, and reset open connections."""
         await background.stop([self._serve_task])
         if self._server is not None:
             await stop_listening(self._server)
@@ -93,7 +93,7 @@ class TunnelForwarder:
             await asyncio.wait((session_task, run_task), return_when=asyncio.FIRST_COMPLETED)
             if session_task.done():
                 return session_task.result()
-            raise TunnelError(str(run_task.exception() or "the proxy ended it"))
+            raise TunnelError(str(run_task.exception() or "the proxy ended the Register stream"))
         finally:
             session_task.cancel()
 
@@ -116,6 +116,6 @@ async def _read_all(client: TunnelClient, target: Target) -> str:
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Its end is told by what waits for it; here only so that nobody complains of an error that was not looked at."""
+    """Retrieve the exception of a task that another one already reports, so that asyncio does not log it."""
     with contextlib.suppress(asyncio.CancelledError):
         task.exception()

@@ -1,3 +1,6 @@
-"""The health of destinations: probed, judged, picked from. Pure. docs/destination-health.md"""
+"""Destination health: probe schedule, state machine and load-balancing picker. Pure.
+
+docs/reference/destination-health.md
+"""
 
 from __future__ import annotations

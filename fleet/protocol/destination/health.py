@@ -1,8 +1,8 @@
-"""The health of one destination: Unknown, Healthy, Degraded, Unhealthy, made of repeated observations.
+"""The health of one destination: Unknown, Healthy, Degraded or Unhealthy, derived from repeated observations.
 
-The diagram is the one proposed in https://github.com/dotnet/yarp/issues/2071, "Handle destination gray failures
-better"; where its words may be read in two ways, `Settings` has both. Pure: every time is an argument, of one clock.
-docs/destination-health.md has the table, the readings, and what each signal says.
+The state diagram is the one proposed in https://github.com/dotnet/yarp/issues/2071, "Handle destination gray failures
+better"; where the proposal is ambiguous, `HealthSettings` offers both readings. Pure: every time is an argument, all of
+one clock. docs/reference/destination-health.md has the transition table, the readings and the meaning of each signal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum, auto
 
 
 class Health(StrEnum):
-    """What is concluded of a destination."""
+    """Health of a destination, as concluded from its signals."""
 
     UNKNOWN = auto()
     HEALTHY = auto()
@@ -24,7 +24,7 @@ class Health(StrEnum):
 
 
 class ProbeOutcome(StrEnum):
-    """How one active probe ended: a timeout, a refusal and an error are all a failure."""
+    """Result of one active probe; a timeout, a refused connection and an error are all FAILURE."""
 
     SUCCESS = auto()
     DEGRADED = auto()
@@ -32,17 +32,17 @@ class ProbeOutcome(StrEnum):
 
 
 class RequestOutcome(StrEnum):
-    """How one proxied request ended. One that its client gave up says nothing: do not tell it."""
+    """Result of one proxied request. Do not record a request that its client cancelled: it shows nothing."""
 
     SUCCESS = auto()
-    #: The answer said that the destination would rather not be preferred.
+    #: The response marked the destination as degraded.
     DEGRADED = auto()
-    #: The destination was not reached, or did not answer as its protocol demands.
+    #: The destination was not reached, or violated its protocol.
     FAILURE = auto()
 
 
 class HealthReason(StrEnum):
-    """Why a signal says what it says."""
+    """Why a signal has its health; the text is part of sentences and a metric label."""
 
     NOTHING_SEEN = "nothing seen yet"
     RESET = "started over"
@@ -60,58 +60,62 @@ class HealthReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """When what is seen becomes what is concluded. Seconds. The defaults are the readings we recommend."""
+    """Thresholds that turn observations into health. Seconds. The defaults are the recommended readings."""
 
-    #: Consecutive probes that lead out of Degraded, either way.
+    #: Consecutive equal probes that end Degraded, to Healthy or to Unhealthy.
     streak: int = 3
-    #: Healthy becomes Degraded at the failing probe that makes `window_failures` of the past `window` ones.
+    #: Healthy becomes Degraded at the failed probe that makes `window_failures` of the last `window` probes.
     window: int = 5
     window_failures: int = 2
-    #: "The past five" are five: while fewer were made, as soon after a start, failures are not counted yet.
+    #: True: count failures only after `window` probes were made (not soon after a start).
     whole_window: bool = False
-    #: Consecutive failures that lead from Unknown to Unhealthy; the diagram's one condemns what merely starts late.
+    #: Consecutive failures from Unknown to Unhealthy. The diagram's value, 1, also fails an instance that starts
+    #: slowly.
     first_failures: int = 1
-    #: "!= success" takes in a probe that said degraded: three of those in a row then end a destination that works.
+    #: True: a degraded probe counts as a failure ("!= success"); three in a row then make a working destination
+    #: Unhealthy.
     degraded_fails: bool = False
-    #: Consecutive probes count from the entry to Degraded on, not those before it.
+    #: True: count consecutive probes from the entry to Degraded; False: also those before it.
     streak_since_entry: bool = True
-    #: Each entry to Healthy forgets the window: else one more failure soon after a recovery is the second of five.
+    #: True: entering Healthy clears the window; otherwise one failure soon after a recovery is the second of five.
     clear_window: bool = True
-    #: So many proxied degraded results, the first and the last no further apart than `proxied_within`, are one word.
+    #: Degraded proxied results within `proxied_within` seconds that together make one degraded signal.
     proxied_needed: int = 1
     proxied_within: float = 10.0
-    #: That word also stands beside the diagram for `declared_for`: without probes nothing else would keep it.
+    #: True: that signal also holds for `declared_for` outside the diagram; without probes nothing else would keep it.
     proxied_stands: bool = True
-    #: What a proxied request or the destination itself declared holds for this, unless it is said anew.
+    #: Seconds for which a degraded signal of proxied requests or of the destination itself holds, unless repeated.
     declared_for: float = 60.0
-    #: When this share of the proxied requests of the last `rate_window`, and `rate_minimum` of them at least, failed,
-    #: it is Degraded until `reactivate_after`. YARP's TransportFailureRate, which knows no Degraded. None: it is not.
+    #: Failure rate at which the destination is Degraded for `reactivate_after`: the share of the proxied requests of
+    #: the last `rate_window` seconds, at least `rate_minimum` of them. YARP's TransportFailureRate, which has no
+    #: Degraded. None: disabled.
     failure_rate: float | None = 0.3
-    #: When this share of those since then failed, it is Unhealthy for as long, then Degraded. None: it is not.
-    #: Without a failure rate it is Unhealthy from the start, and not Degraded after it.
+    #: Failure rate of the requests since then at which it is Unhealthy for as long, then Degraded. None: disabled.
+    #: Without `failure_rate` the destination goes to Unhealthy directly, with no Degraded after it.
     unhealthy_rate: float | None = 0.8
     rate_window: float = 60.0
     rate_minimum: int = 10
     reactivate_after: float = 60.0
-    #: A probe's result that is older than the last one by no more than this came late, and is dropped; by more than
-    #: this, and the clock was set back: it counts.
+    #: A probe result that is older than the last one by at most this arrived late and is dropped; one that is older by
+    #: more means that the clock was set back: it counts.
     late_within: float = 30.0
 
     def __post_init__(self) -> None:
         least = min(self.streak, self.window_failures, self.first_failures, self.proxied_needed)
         if least < 1 or self.window_failures > self.window:
             raise ValueError(
-                "a streak, a window and its failures are at least 1, and the failures fit the window"
+                "streak, window, window_failures, first_failures and proxied_needed must be at least 1, and "
+                "window_failures must not exceed window"
             )
         for rate in (self.failure_rate, self.unhealthy_rate):
             if rate is not None and not (0 < rate <= 1 and self.rate_minimum >= 1):
-                raise ValueError("a failure rate is above 0 and at most 1, of at least one request")
+                raise ValueError("a failure rate must be above 0 and at most 1, and rate_minimum at least 1")
         if (self.failure_rate or 0) > (self.unhealthy_rate or 1):
-            raise ValueError("the unhealthy rate is not below the failure rate, which is above 0")
+            raise ValueError("unhealthy_rate must not be below failure_rate")
 
 
 RECOMMENDED_SETTINGS = HealthSettings()
-#: The diagram word by word: probes and proxied requests say nothing beside it.
+#: The diagram word for word: only probes and degraded proxied requests change the health.
 LITERAL_SETTINGS = HealthSettings(
     degraded_fails=True,
     streak_since_entry=False,
@@ -120,13 +124,13 @@ LITERAL_SETTINGS = HealthSettings(
     failure_rate=None,
     unhealthy_rate=None,
 )
-#: What a flag or an environment variable may choose.
+#: Settings that a flag or an environment variable can select by name.
 READINGS: Mapping[str, HealthSettings] = {"recommended": RECOMMENDED_SETTINGS, "literal": LITERAL_SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthSignal:
-    """What one kind of observation says, why, and since when."""
+    """Health according to one kind of observation, the reason, and the time of the last change."""
 
     health: Health
     reason: HealthReason
@@ -135,21 +139,23 @@ class HealthSignal:
 
 @dataclass(frozen=True, slots=True)
 class ActiveHealth:
-    """The diagram: a value, to be stored from one probe to the next."""
+    """State of one destination in the diagram: an immutable value to store between two probes."""
 
     signal: HealthSignal
-    #: What the last probes were taken for, the latest last; not more than the window.
+    #: Results of the last probes, newest last; at most `window` of them.
     recent: tuple[ProbeOutcome, ...] = ()
-    #: How many of the latest probes were alike, and what they were.
+    #: Count of equal results at the end, and that result.
     streak: int = 0
     streak_of: ProbeOutcome | None = None
     probed_at: float | None = None
 
     def after_probe(self, outcome: ProbeOutcome, at: float, settings: HealthSettings) -> ActiveHealth:
-        """Take in one evaluation; a probe that was skipped is none."""
+        """Return the state after one probe that was not skipped. Raises ValueError if `at` is not finite."""
         if self._is_late(at, settings):
             return self
-        effective_outcome = ProbeOutcome.FAILURE if settings.degraded_fails and outcome is ProbeOutcome.DEGRADED else outcome
+        effective_outcome = (
+            ProbeOutcome.FAILURE if settings.degraded_fails and outcome is ProbeOutcome.DEGRADED else outcome
+        )
         state = replace(
             self,
             recent=(*self.recent, effective_outcome)[-settings.window :],
@@ -161,14 +167,14 @@ class ActiveHealth:
         return state if move is None else _enter(state, *move, at, settings)
 
     def after_degraded_response(self, at: float, settings: HealthSettings) -> ActiveHealth:
-        """Take in a proxied result "degraded": it moves Healthy only."""
+        """Return the state after a degraded proxied result: only Healthy changes, to Degraded."""
         if self.signal.health is not Health.HEALTHY:
             return self
         return _enter(self, Health.DEGRADED, HealthReason.PROXIED_DEGRADED, at, settings)
 
     def _is_late(self, at: float, settings: HealthSettings) -> bool:
         if not math.isfinite(at):
-            raise ValueError("a time is a finite number of seconds")
+            raise ValueError("the time of a probe must be a finite number of seconds")
         return self.probed_at is not None and 0 < self.probed_at - at <= settings.late_within
 
 
@@ -176,8 +182,10 @@ def _start(at: float, reason: HealthReason) -> ActiveHealth:
     return ActiveHealth(HealthSignal(Health.UNKNOWN, reason, at))
 
 
-def _move(state: ActiveHealth, outcome: ProbeOutcome, settings: HealthSettings) -> tuple[Health, HealthReason] | None:
-    """The arrows of the diagram; everything else is no transition."""
+def _move(
+    state: ActiveHealth, outcome: ProbeOutcome, settings: HealthSettings
+) -> tuple[Health, HealthReason] | None:
+    """Return the transition of the diagram for the newest probe; None when there is none."""
     effective_outcome = state.recent[-1]
     match state.signal.health:
         case Health.UNKNOWN if effective_outcome is ProbeOutcome.FAILURE and settings.first_failures > 1:
@@ -198,7 +206,9 @@ def _move(state: ActiveHealth, outcome: ProbeOutcome, settings: HealthSettings) 
     return None
 
 
-def _enter(state: ActiveHealth, health: Health, reason: HealthReason, at: float, settings: HealthSettings) -> ActiveHealth:
+def _enter(
+    state: ActiveHealth, health: Health, reason: HealthReason, at: float, settings: HealthSettings
+) -> ActiveHealth:
     next_state = replace(state, signal=HealthSignal(health, reason, at))
     if settings.streak_since_entry:
         next_state = replace(next_state, streak=0, streak_of=None)
@@ -220,7 +230,7 @@ _OUT_OF_DEGRADED = {
 
 @dataclass(slots=True)
 class _Second:
-    """The proxied requests that ended in one second."""
+    """Counts of the proxied requests that ended within one second."""
 
     second: int
     requests: int = 0
@@ -229,23 +239,24 @@ class _Second:
 
 @dataclass(slots=True)
 class _PassiveHealth:
-    """What proxied requests say; it never says Healthy, for the diagram has no arrow for that."""
+    """Signals of proxied requests. Never Healthy: the diagram has no such transition."""
 
     settings: HealthSettings
     since: float
     seconds: deque[_Second] = field(default_factory=deque)
     degraded_response_times: deque[float] = field(default_factory=deque)
     degraded_at: float | None = None
-    #: Since when too many requests fail, and when that was last seen.
+    #: When the failure rate was first exceeded, and when it was last exceeded.
     failing_since: float = 0.0
     failing_at: float | None = None
     unhealthy_at: float | None = None
-    #: Probes that succeeded in a row since then, and when they were enough to use it again, as a Degraded one.
+    #: Count of consecutive successful probes since `unhealthy_at`, and when there were enough to use the destination
+    #: again, as Degraded.
     successes: int = 0
     readmitted_at: float | None = None
 
     def record_degraded_response(self, at: float) -> bool:
-        """Count one degraded result; whether it completes a word."""
+        """Count one degraded result and return whether it completes a degraded signal."""
         self.degraded_response_times.append(at)
         while len(self.degraded_response_times) > self.settings.proxied_needed:
             self.degraded_response_times.popleft()
@@ -259,7 +270,7 @@ class _PassiveHealth:
         return True
 
     def count_request(self, at: float, *, is_failure: bool) -> None:
-        """Count one request; what was on its way when a rate was exceeded is not held against what comes after."""
+        """Count one request; requests already in flight when a rate was exceeded do not count against the next rate."""
         settings = self.settings
         if settings.failure_rate is None and settings.unhealthy_rate is None:
             return
@@ -267,7 +278,7 @@ class _PassiveHealth:
         if is_out and self.readmitted_at is None:
             return
         second = int(at)
-        # A request that is told late counts with the latest: else two clocks a second apart would fill the memory.
+        # A request that is reported late counts with the latest: two clocks a second apart must not fill the memory.
         if not self.seconds or not 0 <= self.seconds[-1].second - second < settings.rate_window:
             self.seconds.append(_Second(second))
             while abs(second - self.seconds[0].second) >= settings.rate_window:
@@ -278,7 +289,7 @@ class _PassiveHealth:
             self._judge(at)
 
     def _judge(self, at: float) -> None:
-        """Degraded by the failure rate first; Unhealthy by its own rate of the requests since then."""
+        """Apply the failure rate (Degraded) first, then the unhealthy rate of the requests since then (Unhealthy)."""
         settings = self.settings
         requests = sum(second.requests for second in self.seconds)
         if requests < settings.rate_minimum:
@@ -291,7 +302,7 @@ class _PassiveHealth:
             self.successes, self.readmitted_at = 0, None
             self.seconds.clear()
             if settings.failure_rate is not None:
-                # When that is over it is Degraded for as long: it gets little at first, as after a probe.
+                # Degraded follows for as long: the destination gets few requests at first, as after a probe.
                 self.failing_since = self.failing_at = at + settings.reactivate_after
         elif settings.failure_rate is not None and share >= settings.failure_rate:
             if not is_failing:
@@ -300,7 +311,7 @@ class _PassiveHealth:
             self.failing_at = at
 
     def record_probe(self, outcome: ProbeOutcome, at: float) -> None:
-        """Take in a probe that was sent at `at`: enough successes in a row shorten the time it is out."""
+        """Count a probe sent at `at`: enough successes in a row end Unhealthy early."""
         if self.unhealthy_at is None or at <= self.unhealthy_at:
             return
         self.successes = self.successes + 1 if outcome is ProbeOutcome.SUCCESS else 0
@@ -308,7 +319,7 @@ class _PassiveHealth:
             self.readmitted_at = at
 
     def forget_degraded_responses(self) -> None:
-        """Probes were since answered well in a row: they are the newer evidence."""
+        """Forget degraded results: consecutive successful probes are newer evidence."""
         self.degraded_at = None
         self.degraded_response_times.clear()
 
@@ -326,13 +337,16 @@ class _PassiveHealth:
 
 
 def _is_current(started_at: float | None, now: float, duration: float) -> bool:
-    """Whether something said then still holds; a clock that is set back by more than `lasts` ends it, too."""
+    """Return whether a signal of `started_at` still holds.
+
+    Setting the clock back by more than `duration` ends it, too.
+    """
     return started_at is not None and abs(now - started_at) < duration
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """Someone wants no new sessions there: no matter of health."""
+    """An operator's drain: no new sessions. Independent of health."""
 
     reason: str
     at: float
@@ -340,9 +354,9 @@ class DrainRequest:
 
 @dataclass(frozen=True, slots=True)
 class DestinationVerdict:
-    """All that is concluded of a destination, and from what."""
+    """Health of a destination with the three signals behind it."""
 
-    #: The worst of the three signals; Unknown ones have no say.
+    #: The worst of the three signals; Unknown signals do not count.
     health: Health
     reason: HealthReason
     at: float
@@ -356,7 +370,7 @@ _BADNESS = {health: rank for rank, health in enumerate(Health)}
 
 
 class Destination:
-    """One destination, told what was seen of it. One caller at a time."""
+    """Health of one destination, built from what its methods record. Not thread-safe."""
 
     def __init__(self, at: float, settings: HealthSettings = RECOMMENDED_SETTINGS) -> None:
         self._settings = settings
@@ -367,53 +381,53 @@ class Destination:
 
     @property
     def active(self) -> ActiveHealth:
-        """Where it is in the diagram."""
+        """State of the destination in the diagram."""
         return self._active
 
     def record_probe(self, outcome: ProbeOutcome, at: float) -> None:
-        """An active probe, sent at `at`, ended."""
+        """Record the result of an active probe that was sent at `at`. Raises ValueError if `at` is not finite."""
         before = self._active
         self._active = before.after_probe(outcome, at, self._settings)
         if self._active is before:
-            return  # it came late, and counts nowhere
+            return  # a late result is dropped
         self._passive.record_probe(outcome, at)
         if self._active.signal is not before.signal and self._active.signal.health is Health.HEALTHY:
             self._passive.forget_degraded_responses()
 
     def record_request(self, outcome: RequestOutcome, at: float) -> None:
-        """A proxied request ended."""
+        """Record the result of a proxied request that ended at `at`."""
         if outcome is RequestOutcome.DEGRADED and self._passive.record_degraded_response(at):
             self._active = self._active.after_degraded_response(at, self._settings)
         self._passive.count_request(at, is_failure=outcome is RequestOutcome.FAILURE)
 
     def declare_degraded(self, at: float, duration: float | None = None) -> None:
-        """It announced itself as degraded, other than in an answer, for so many seconds; None: `declared_for`."""
+        """Record that the destination declared itself degraded for `lasts` seconds; None: `declared_for`."""
         before = self._declaration_signal(at)
         since = before.at if before.health is Health.DEGRADED else at
         duration = self._settings.declared_for if duration is None else duration
         self._declaration = _Declaration(since, at, duration)
 
     def withdraw(self, at: float) -> None:
-        """It takes that back."""
+        """Withdraw the destination's declaration that it is degraded."""
         self._declaration = _Declaration(at, at, 0.0)
 
     def drain(self, reason: str, at: float) -> None:
-        """An operator wants no new sessions there; the first one's reason stays."""
+        """Drain the destination: no new sessions. While it is drained already, the first reason stays."""
         if self._drain_request is None:
             self._drain_request = DrainRequest(reason, at)
 
     def undrain(self) -> None:
-        """It takes new sessions again."""
+        """Undrain the destination: it gets new sessions again."""
         self._drain_request = None
 
     def reset(self, at: float) -> None:
-        """Its address or its probes were changed, or it is probed no more: what was seen says nothing any longer."""
+        """Forget all observations, because the address or the probes changed, or probing stopped."""
         self._active = _start(at, HealthReason.RESET)
         self._passive = _PassiveHealth(self._settings, at)
         self._declaration = _Declaration(at, at, 0.0)
 
     def verdict(self, now: float) -> DestinationVerdict:
-        """What it is now: the worst signal, the earliest named of equals."""
+        """Return the verdict at `now`: the worst signal; of equal ones active comes before passive before declared."""
         signals = self._active.signal, self._passive.signal(now), self._declaration_signal(now)
         worst = max(signals, key=lambda signal: _BADNESS[signal.health])
         return DestinationVerdict(worst.health, worst.reason, worst.at, *signals, self._drain_request)
@@ -427,7 +441,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class _Declaration:
-    """Said at `at`, the first of an unbroken row at `since`; 0 seconds: nothing said."""
+    """Declared degraded at `at`, without a gap since `since`, for `lasts` seconds; 0 s: nothing is declared."""
 
     since: float
     at: float

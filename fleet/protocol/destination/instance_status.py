@@ -1,8 +1,8 @@
-"""What an instance says of itself beside being well: that it would rather not be preferred, or takes nobody new.
+"""What an instance declares about itself beside its health: degraded (not preferred) or draining (no new sessions).
 
-Said in headers of `/readyz` and in metadata of gRPC health's answers, and by two more names of gRPC health. The header
-of "degraded" is Envoy's (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/health_checking,
-"Degraded health"), so that Envoy reads it, too. Pure. docs/destination-health.md, "What an instance says of itself".
+Sent as headers of `/readyz`, as metadata of gRPC health responses, and as two more gRPC health services. The "degraded"
+header is Envoy's (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/health_checking,
+"Degraded health"), so Envoy understands it, too. Pure. docs/reference/destination-health.md, "Declared status".
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-#: Whether it is there is what counts; we write why. Lower case: they are gRPC metadata as well.
+#: The presence of a header counts; its value is the reason. Lower case, because both are gRPC metadata, too.
 DEGRADED_HEADER = "x-envoy-degraded"
 DRAINING_HEADER = "x-refloat-draining"
 
-#: Services of gRPC health: SERVING when it is well, and is not degraded, or does not drain.
+#: gRPC health services: SERVING while the instance is healthy and not degraded, or healthy and not draining.
 PREFERRED_SERVICE = "refloat.preferred"
 ACCEPTING_SERVICE = "refloat.accepting"
-#: All that auths and proxies serve; the empty name is the whole server.
+#: Health services of auths and proxies; the empty name is the whole server.
 HEALTH_SERVICES = ("", PREFERRED_SERVICE, ACCEPTING_SERVICE)
 
-#: Characters of a reason.
+#: Maximum length of a reason, characters.
 LONGEST_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """What it says, each with a reason; None when it does not say it."""
+    """The declarations of an instance, each with its reason; None: not declared. An empty reason is allowed."""
 
     degraded_reason: str | None = None
     draining_reason: str | None = None
@@ -36,21 +36,24 @@ EMPTY_STATUS = InstanceStatus()
 
 
 def is_reason(text: str) -> bool:
-    """Tell whether people may be shown this as a reason; none is one."""
+    """Return whether a text may be shown as a reason: printable and not too long. Empty means no reason."""
     return len(text) <= LONGEST_REASON and text.isprintable()
 
 
 def headers(status: InstanceStatus) -> list[tuple[str, str]]:
-    """Write it. A header's value is ASCII: what is not is escaped."""
+    """Return the declarations as headers, lower-case names. Characters beyond ASCII are escaped."""
     return [
         (name, _ascii(reason) or "yes")
-        for name, reason in ((DEGRADED_HEADER, status.degraded_reason), (DRAINING_HEADER, status.draining_reason))
+        for name, reason in (
+            (DEGRADED_HEADER, status.degraded_reason),
+            (DRAINING_HEADER, status.draining_reason),
+        )
         if reason is not None
     ]
 
 
 def read(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
-    """Read it from headers or metadata; somebody else may have written them."""
+    """Read the declarations from headers or metadata of any sender: unprintable characters are dropped."""
     reasons: dict[str, str] = {}
     for name, value in pairs:
         text = value.decode("latin-1") if isinstance(value, bytes) else value
@@ -59,11 +62,16 @@ def read(pairs: Iterable[tuple[str, str | bytes]]) -> InstanceStatus:
 
 
 def merge_reports(reports: Sequence[InstanceStatus]) -> InstanceStatus | None:
-    """Return what several answers of an instance say together, the first word on each; None without an answer."""
+    """Merge the reports of one instance: the first reason of each declaration counts; None without reports."""
     if not reports:
         return None
-    degraded_reason = next((report.degraded_reason for report in reports if report.degraded_reason is not None), None)
-    return InstanceStatus(degraded_reason, next((report.draining_reason for report in reports if report.draining_reason is not None), None))
+    degraded_reason = next(
+        (report.degraded_reason for report in reports if report.degraded_reason is not None), None
+    )
+    return InstanceStatus(
+        degraded_reason,
+        next((report.draining_reason for report in reports if report.draining_reason is not None), None),
+    )
 
 
 def _ascii(reason: str) -> str:

@@ -1,8 +1,8 @@
-"""Which destination gets a request: Healthy ones first, and more and more of the others the fewer those are.
+"""Load balancing over destinations: Healthy ones first; the fewer there are, the more requests the others get.
 
 Shares follow Envoy's (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/degraded)
-without its rounding, bounded by a guard on the load of each destination. A `Picker` is made anew when what is known
-changes, and answers quickly. Pure: `now` and `chance`, a number in [0, 1), are arguments. docs/destination-health.md.
+without its rounding, and a guard limits the load of each destination. Make a new `Picker` whenever health changes;
+picking is fast. Pure: `now` and `chance`, a number in [0, 1), are arguments. docs/reference/destination-health.md.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from itertools import accumulate, groupby
 
 from fleet.protocol.destination.health import Health
 
-#: A guard that never acts: no fleet is so large that one destination's fair share is less than this part of all.
+#: A guard that never limits: one destination's fair share is never below one part in a billion.
 NO_GUARD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How preferred ones are preferred. Seconds; a fair share is what each would get were all alike."""
+    """Preference for healthy destinations. Seconds. A fair share is the share of each if all were alike."""
 
-    #: Healthy ones are few when less than 1 / this of the capacity is Healthy; the rest spills over to the next tier.
+    #: Requests spill over to the next tier when less than 1 / this of the capacity is Healthy.
     overprovisioning: float = 1.4
-    #: They are few, too, when they are fewer than this; 1: never for that.
+    #: Requests also spill over when fewer than this many destinations are Healthy; 1: never for that reason.
     min_healthy: int = 1
-    #: None gets more than so many times its fair share while there is another one, though it be Unhealthy. At three,
-    #: the last one of three may take all.
+    #: Limit of a destination, in fair shares, while another one (even Unhealthy) is left. At three, the last
+    #: healthy one of three may take all requests.
     guard: float = 3.0
-    #: The same of an Unhealthy one: the lower, the more of them are tried at once.
+    #: The same limit for an Unhealthy destination: the lower, the more of them are tried at the same time.
     panic_guard: float = 2.0
-    #: The tier of those of which nothing is known: Healthy, Degraded, or Unknown for one of their own after Degraded.
+    #: Tier of Unknown destinations: Healthy, Degraded, or Unknown for a tier of their own after Degraded.
     unknown_tier: Health = Health.DEGRADED
-    #: What of its weight a Degraded one has, above 0 and at most 1: what it lacks goes to the others, Healthy or not.
+    #: Share of its weight that a Degraded destination has, above 0 and at most 1; the others get the rest.
     degraded_weight: float = 1.0
-    #: One that became Healthy comes to its whole weight within this, from `slow_start_from` of it on; 0: at once.
+    #: Seconds in which a newly Healthy destination reaches its full weight, starting at `slow_start_from`; 0: at once.
     slow_start: float = 0.0
     slow_start_from: float = 0.1
 
@@ -44,64 +44,67 @@ class Settings:
         if not (
             self.overprovisioning >= 1 and self.guard >= 1 and self.panic_guard >= 1 and self.min_healthy >= 1
         ):
-            raise ValueError("overprovisioning, guards and the fewest Healthy ones are at least 1")
+            raise ValueError("overprovisioning, guard, panic_guard and min_healthy must be at least 1")
         if not (self.slow_start >= 0 and 0 < self.slow_start_from <= 1):
-            raise ValueError("a slow start takes no negative time, and begins above 0")
+            raise ValueError(
+                "slow_start must not be negative, and slow_start_from must be above 0 and at most 1"
+            )
         if not 0 < self.degraded_weight <= 1:
-            raise ValueError("the weight of Degraded ones is a share of their own, above 0 and at most 1")
+            raise ValueError("degraded_weight must be above 0 and at most 1")
         if self.unknown_tier is Health.UNHEALTHY:
-            raise ValueError("Unknown ones are usable: their tier is Healthy, Degraded or Unknown")
+            raise ValueError("unknown_tier must be Healthy, Degraded or Unknown")
 
 
 DEFAULTS = Settings()
 
 
 def with_headroom(settings: Settings, headroom: float | None) -> Settings:
-    """Guard destinations that can take so many times what each has when all are well; None: nobody knows.
+    """Return the settings with a guard for destinations that can take `headroom` times their normal load.
 
-    Where nobody knows there is no guard: one too low sends requests to the dead that the living could have answered.
+    None, an unknown headroom, means no guard: one that is too low sends requests to
+    failed destinations instead of working ones.
     """
     return replace(settings, guard=NO_GUARD if headroom is None else headroom)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A destination as the picker sees it."""
+    """A destination as the picker sees it. Raises ValueError for a weight out of range."""
 
     name: str
     health: Health
     weight: float = 1.0
-    #: It keeps its sessions and gets no new ones.
+    #: No new sessions; existing ones stay.
     is_draining: bool = False
-    #: Since when it is Healthy: for the slow start; None: long since.
+    #: Since when the destination is Healthy, for the slow start; None: for long.
     healthy_since: float | None = None
-    #: When it was last seen to answer well: in a panic the latest are tried first; None: never.
+    #: Time of the last success: in a panic the most recent ones are tried first; None: never.
     succeeded_at: float | None = None
-    #: What of its weight it has while it is Degraded; None: as the settings say for all.
+    #: Share of its weight while Degraded, above 0 and at most 1; None: the setting for all.
     degraded_weight: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
-            raise ValueError(f"the weight of {self.name} is not above 0")
+            raise ValueError(f"the weight of {self.name} must be above 0 and finite")
         if self.degraded_weight is not None and not 0 < self.degraded_weight <= 1:
-            raise ValueError(f"the weight of {self.name} while Degraded is not above 0 and at most 1")
+            raise ValueError(f"the degraded_weight of {self.name} must be above 0 and at most 1")
 
 
 class PickReason(StrEnum):
-    """Why that one."""
+    """Why a destination was picked."""
 
     HEALTHY = auto()
     DEGRADED = auto()
     UNKNOWN = auto()
-    #: It is Unhealthy, and there is none better, or those are loaded enough.
+    #: It is Unhealthy; there is no better one, or the better ones have enough load.
     PANIC = auto()
-    #: The session was there before.
+    #: The session is bound to this destination.
     AFFINITY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A destination for one request."""
+    """The destination of one request."""
 
     name: str
     reason: PickReason
@@ -116,18 +119,24 @@ _REASONS = {
 
 
 class Picker:
-    """Answers which destination is next, by shares that stay until what is known changes."""
+    """Picks destinations by fixed shares; make a new picker when health changes."""
 
     def __init__(self, candidates: Iterable[Candidate], now: float, settings: Settings = DEFAULTS) -> None:
         candidate_list = tuple(candidates)
-        self._usable_names = {candidate.name for candidate in candidate_list if candidate.health is not Health.UNHEALTHY}
-        shares = [(candidate, share) for candidate, share in _shares(_Fleet(candidate_list, now, settings)) if share > 0]
+        self._usable_names = {
+            candidate.name for candidate in candidate_list if candidate.health is not Health.UNHEALTHY
+        }
+        shares = [
+            (candidate, share)
+            for candidate, share in _shares(_Fleet(candidate_list, now, settings))
+            if share > 0
+        ]
         self._picks = [Pick(candidate.name, _REASONS[candidate.health]) for candidate, _ in shares]
         self._edges = list(accumulate(share for _, share in shares))
         self.shares: Mapping[str, float] = {candidate.name: share for candidate, share in shares}
 
     def pick(self, chance: float, without: Collection[str] = ()) -> Pick | None:
-        """A destination for a request without a session, none of `without`; None: no other takes new ones."""
+        """Return a destination for a request without a session, not in `without`; None: no other takes new ones."""
         picks, edges = self._picks, self._edges
         if without:
             picks = [pick for pick in picks if pick.name not in without]
@@ -138,33 +147,37 @@ class Picker:
         return picks[min(at, len(picks) - 1)]
 
     def keep(self, name: str, chance: float) -> Pick | None:
-        """The destination of a session, be it Degraded or Draining; another one if that is Unhealthy or gone."""
+        """Return the destination of a session, even if Degraded or draining; another one if it is Unhealthy or gone."""
         return Pick(name, PickReason.AFFINITY) if name in self._usable_names else self.pick(chance)
 
 
 class _Fleet:
-    """The candidates that take new requests, in tiers, with what each may take of all requests."""
+    """The candidates that take new requests, in tiers, with the share of all requests that each can take."""
 
     def __init__(self, candidates: Sequence[Candidate], now: float, settings: Settings) -> None:
         available = [candidate for candidate in candidates if not candidate.is_draining]
         self.settings = settings
         total = sum(candidate.weight for candidate in available)
         self.available = available
-        #: What of the whole fleet's capacity each brings in.
-        self.capacity = {candidate.name: _effective_weight(candidate, now, settings) / total for candidate in available}
+        #: Share of the capacity of all candidates, by name.
+        self.capacity = {
+            candidate.name: _effective_weight(candidate, now, settings) / total for candidate in available
+        }
         if len(self.capacity) != len(available):
             raise ValueError("two candidates have the same name")
         ranks = [Health.HEALTHY, Health.DEGRADED, Health.UNKNOWN]
-        usable = [[candidate for candidate in available if _tier(candidate, settings) is rank] for rank in ranks]
+        usable = [
+            [candidate for candidate in available if _tier(candidate, settings) is rank] for rank in ranks
+        ]
         self.tiers = [tier for tier in usable if tier]
         self.healthy = len(usable[0])
 
     def capacity_of(self, tier: Iterable[Candidate]) -> float:
-        """The capacity of a tier."""
+        """Return the capacity of a tier, a share of all capacity."""
         return sum(self.capacity[candidate.name] for candidate in tier)
 
     def panic(self) -> Iterator[list[Candidate]]:
-        """The Unhealthy ones, those first that were seen well last."""
+        """Yield the Unhealthy candidates in groups, the most recently successful first."""
         unhealthy = [candidate for candidate in self.available if candidate.health is Health.UNHEALTHY]
         unhealthy.sort(key=_recency, reverse=True)
         for _, alike in groupby(unhealthy, key=_recency):
@@ -180,9 +193,11 @@ def _recency(candidate: Candidate) -> float:
 
 
 def _effective_weight(candidate: Candidate, now: float, settings: Settings) -> float:
-    """Its weight, less while it is Degraded, or starts slowly."""
+    """Return a candidate's weight, reduced while it is Degraded or in its slow start."""
     if candidate.health is Health.DEGRADED:
-        return candidate.weight * (settings.degraded_weight if candidate.degraded_weight is None else candidate.degraded_weight)
+        return candidate.weight * (
+            settings.degraded_weight if candidate.degraded_weight is None else candidate.degraded_weight
+        )
     if candidate.health is not Health.HEALTHY or candidate.healthy_since is None or settings.slow_start == 0:
         return candidate.weight
     progress = max(0.0, now - candidate.healthy_since) / settings.slow_start
@@ -190,16 +205,16 @@ def _effective_weight(candidate: Candidate, now: float, settings: Settings) -> f
 
 
 def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
-    """What of all requests each gets; together 1, unless nobody takes any.
+    """Yield each candidate's share of all requests; the shares add up to 1 unless there is no candidate.
 
-    1. Each tier takes what it can, times the overprovisioning, of what the tiers before it left.
-    2. When that is not all, what they take is scaled up to be all.
-    3. None takes more than its guard allows; what is left then goes to whoever has room: the tiers in their order,
-       then the Unhealthy ones, those first that were seen well last.
-    4. When nobody has room, all that may be used take more, in proportion.
+    1. Each tier takes its capacity times the overprovisioning of the requests that earlier tiers left over.
+    2. If requests are left over, all shares are scaled up.
+    3. The guard limits each share; the excess goes to destinations with room: the tiers in order, then the Unhealthy
+       ones, the most recently successful first.
+    4. If none has room, all shares are scaled up in proportion.
     """
     settings = fleet.settings
-    # A tier's destinations have the same load for their capacity: the guard of one is the guard of its tier.
+    # Destinations of one tier have the same load per capacity, so the guard of one is the guard of the tier.
     groups = [(tier, settings.guard * fleet.capacity_of(tier)) for tier in fleet.tiers]
     shares = [min(share, most) for share, (_, most) in zip(_tier_shares(fleet), groups, strict=True)]
     panic = [(tier, settings.panic_guard * fleet.capacity_of(tier)) for tier in fleet.panic()]
@@ -217,7 +232,7 @@ def _shares(fleet: _Fleet) -> Iterator[tuple[Candidate, float]]:
 
 
 def _tier_shares(fleet: _Fleet) -> list[float]:
-    """Steps 1 and 2: Envoy's shares of the tiers."""
+    """Return the shares of the tiers after steps 1 and 2, as Envoy does."""
     settings, remaining_share = fleet.settings, 1.0
     shares = []
     for tier in fleet.tiers:

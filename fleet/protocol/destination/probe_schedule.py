@@ -1,7 +1,7 @@
-"""When a destination is probed next: each by itself, jittered, and faster while the next few probes may decide.
+"""Probe schedule of one destination, with jitter, and faster while the next probes can change its health.
 
 After HAProxy's `inter`, `fastinter` and `downinter` (https://docs.haproxy.org/2.8/configuration.html, section 5.2).
-Pure: times and chances, numbers in [0, 1), are arguments. docs/destination-health.md, "Probing".
+Pure: times and chances, numbers in [0, 1), are arguments. docs/reference/destination-health.md, "Probing".
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from fleet.protocol.destination.health import ActiveHealth, Health, ProbeOutcome
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How often a destination is probed. Seconds, from the start of one probe to the start of the next."""
+    """Probe intervals, seconds, from the start of one probe to the start of the next."""
 
-    #: While nothing is in question.
+    #: While the health is settled.
     interval: float = 5.0
-    #: While a few more probes may decide.
+    #: While the next few probes can change the health.
     fast_interval: float = 1.0
-    #: While it is Unhealthy; None: `interval`.
+    #: While Unhealthy; None: `interval`.
     down_interval: float | None = None
-    #: A probe that takes longer has failed; it may take longer than the interval: the next one then follows at once.
+    #: A probe that takes longer fails. If it exceeds the interval, the next probe follows at once.
     timeout: float = 1.0
-    #: Each wait is shorter or longer by up to this share: else destinations that were added together, or all failed
-    #: together, are probed together for ever.
+    #: Share by which each wait is shorter or longer at random: otherwise destinations added at the same time, or failed
+    #: at the same time, would be probed at the same time forever.
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
         waits = (self.interval, self.fast_interval, self.down, self.timeout)
         if not all(math.isfinite(wait) and wait > 0 for wait in waits):
-            raise ValueError("intervals and the timeout of probes are above 0")
+            raise ValueError("the intervals and the timeout of probes must be above 0 and finite")
         if not (self.fast_interval <= self.interval and self.fast_interval <= self.down):
-            raise ValueError("the fast interval of probes is the shortest of their intervals")
+            raise ValueError("fast_interval must not exceed interval or down_interval")
         if not 0 <= self.jitter < 1:
-            raise ValueError("the jitter of probes is a share, from 0 to below 1")
+            raise ValueError("the jitter of probes must be at least 0 and below 1")
 
     @property
     def down(self) -> float:
-        """The interval while Unhealthy."""
+        """Seconds between probes while Unhealthy."""
         return self.interval if self.down_interval is None else self.down_interval
 
 
@@ -47,11 +47,11 @@ DEFAULTS = Settings()
 
 
 def is_open(active: ActiveHealth) -> bool:
-    """Tell whether the next few probes may decide.
+    """Return whether the next few probes can change the health.
 
-    Nothing is concluded yet; or a probe of a Healthy one failed, and that is not forgotten; or it is Degraded and did
-    not just say so itself: a row of such answers leads nowhere. One success brings an Unhealthy one back, whenever it
-    comes: that is what `down_interval` is for.
+    They can while it is Unknown; while a failed probe of a Healthy destination is still in the window; and while it
+    is Degraded, unless the last probe said degraded: a row of those changes nothing. A single success ends Unhealthy
+    at any time: `down_interval` sets how soon it is seen.
     """
     match active.signal.health:
         case Health.UNKNOWN:
@@ -65,31 +65,31 @@ def is_open(active: ActiveHealth) -> bool:
 
 
 def interval(active: ActiveHealth, settings: Settings = DEFAULTS) -> float:
-    """The interval now, before the jitter."""
+    """Return the current interval in seconds, without jitter."""
     if is_open(active):
         return settings.fast_interval
     return settings.down if active.signal.health is Health.UNHEALTHY else settings.interval
 
 
 def first_at(now: float, chance: float, settings: Settings = DEFAULTS) -> float:
-    """When to probe one that is new: soon, but not all that are new at once."""
+    """Return when to probe a new destination: soon, but not all new ones at once."""
     return now + chance * settings.fast_interval
 
 
 def next_at(
     active: ActiveHealth, started_at: float, ended_at: float, chance: float, settings: Settings = DEFAULTS
 ) -> float:
-    """When to probe next, after the probe that began and ended then; never before that one ended."""
+    """Return when to probe after a probe that began at `started_at`; never before it ended."""
     return max(started_at + _add_jitter(interval(active, settings), chance, settings), ended_at)
 
 
 def sooner_at(
     due_at: float, active: ActiveHealth, started_at: float, chance: float, settings: Settings = DEFAULTS
 ) -> float:
-    """When to probe instead of at `due_at`, now that something else was seen of it, such as a failed request.
+    """Return an earlier probe time than `due_at` after another observation, such as a failed request.
 
-    As soon as an open streak would have it, never later than planned; `started_at` is when the last probe began. One
-    that is Unhealthy stays on its plan: requests that fail there are nothing new.
+    That is the fast interval after `started_at`, the start of the last probe, and never later than `due_at`. An
+    Unhealthy destination keeps its schedule: failing requests to it show nothing new.
     """
     if active.signal.health is Health.UNHEALTHY:
         return due_at

@@ -1,3 +1,3 @@
-"""ClusterNetworkingConfig, and what nodes make of it. Pure. docs/networking-config.md"""
+"""ClusterNetworkingConfig, and the behaviour that follows from it. Pure. docs/reference/networking-config.md"""
 
 from __future__ import annotations

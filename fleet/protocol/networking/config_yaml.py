@@ -1,7 +1,7 @@
-"""ClusterNetworkingConfig as a document: Teleport's YAML, in and out.
+"""ClusterNetworkingConfig as a document: reading and writing Teleport's YAML.
 
-YAML is read strictly, because a person wrote it: unknown and doubled keys are refused. Documents of other programs are
-read with unknown keys ignored, as Teleport does. Pure.
+YAML typed by a person is read strictly: unknown and duplicate keys are refused. Documents of other programs are read
+leniently: unknown keys are ignored, as Teleport does. Pure.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from fleet.protocol.networking.config import (
     FIELDS,
     ConfigField,
     FieldKind,
+    FieldProblem,
+    FieldValue,
     NetworkingConfig,
     NetworkingConfigError,
-    FieldProblem,
     NetworkingResource,
-    FieldValue,
 )
 
 KIND = "cluster_networking_config"
 VERSION = "v2"
 NAME = "cluster-networking-config"
 
-#: Characters of a document; Teleport shows one in 1,000.
+#: Maximum length of a document, characters; a usual one has about 1,000.
 _LONGEST = 65_536
 _METADATA = {"name", "namespace", "description", "labels", "expires", "revision"}
 _TOP = {"kind", "sub_kind", "version", "metadata", "spec"}
 
 
 def to_document(resource: NetworkingResource) -> dict[str, Any]:
-    """A resource as Teleport shows it; fields of ours only when they say something."""
+    """Return a resource as Teleport shows it; fields that Teleport does not have only when they are set."""
     spec: dict[str, Any] = {}
     for field in FIELDS:
         value = resource.config.value_of(field)
@@ -50,7 +50,7 @@ def to_document(resource: NetworkingResource) -> dict[str, Any]:
     return {"kind": KIND, "version": VERSION, "metadata": metadata, "spec": spec}
 
 
-#: Shown even when zero, as Teleport shows them.
+#: Shown even when zero, as in Teleport.
 _ALWAYS = {
     "client_idle_timeout",
     "idle_timeout_message",
@@ -66,13 +66,13 @@ _ALWAYS = {
 
 
 def to_yaml(resource: NetworkingResource) -> str:
-    """A resource as YAML."""
+    """Return a resource as YAML."""
     text: str = yaml.safe_dump(to_document(resource), sort_keys=False, allow_unicode=True)
     return text
 
 
 def from_yaml(text: str) -> NetworkingResource:
-    """Read what a person wrote. Raises NetworkingConfigError for all it finds wrong, ranges apart."""
+    """Return the resource of a YAML text. Raises NetworkingConfigError with all problems; ranges are not checked."""
     try:
         document = strict_yaml.load(text, longest=_LONGEST)
     except strict_yaml.StrictYAMLError as error:
@@ -81,22 +81,22 @@ def from_yaml(text: str) -> NetworkingResource:
 
 
 def from_document(document: object, *, strict: bool) -> NetworkingResource:
-    """Read a document. Raises NetworkingConfigError."""
+    """Return the resource of a document; `strict` refuses unknown keys. Raises NetworkingConfigError."""
     top = _mapping(document, "the document")
     problems = list(_unknown_keys(top, _TOP, "", strict=strict))
     for key, expected in (("kind", KIND), ("version", VERSION)):
         if top.get(key, expected) != expected:
-            problems.append(FieldProblem(key, f"{top[key]!r} is not {expected!r}"))
+            problems.append(FieldProblem(key, f"{top[key]!r} is not supported. Use {expected!r}"))
     metadata = _mapping(top.get("metadata"), "metadata")
     problems += _unknown_keys(metadata, _METADATA, "metadata.", strict=strict)
     if metadata.get("name", NAME) != NAME:
-        problems.append(FieldProblem("metadata.name", f"there is only {NAME!r}"))
+        problems.append(FieldProblem("metadata.name", f"must be {NAME!r}, the only name of this kind"))
     labels = _mapping(metadata.get("labels"), "metadata.labels")
     if not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        problems.append(FieldProblem("metadata.labels", "labels are text"))
+        problems.append(FieldProblem("metadata.labels", "keys and values must be text"))
     for key in ("revision", "description"):
         if not isinstance(metadata.get(key) or "", str):
-            problems.append(FieldProblem(f"metadata.{key}", "is text"))
+            problems.append(FieldProblem(f"metadata.{key}", "must be text"))
     field_values = dict(_read_fields(_mapping(top.get("spec"), "spec"), problems, strict=strict))
     if problems:
         raise NetworkingConfigError(problems)
@@ -108,15 +108,24 @@ def from_document(document: object, *, strict: bool) -> NetworkingResource:
     )
 
 
-def _read_fields(spec: Mapping[str, Any], problems: list[FieldProblem], *, strict: bool) -> Iterator[tuple[str, Any]]:
+def _read_fields(
+    spec: Mapping[str, Any], problems: list[FieldProblem], *, strict: bool
+) -> Iterator[tuple[str, Any]]:
     strategy = _mapping(spec.get("tunnel_strategy"), "spec.tunnel_strategy")
     if "tunnel_strategy" in spec and spec["tunnel_strategy"] is not None and "type" not in strategy:
         problems.append(FieldProblem("tunnel_strategy.type", "is missing"))
     sections = {"": spec, "tunnel_strategy": strategy}
     for section_name, section in sections.items():
-        allowed_keys = {field.key.rpartition(".")[2] for field in FIELDS if field.key.rpartition(".")[0] == section_name}
+        allowed_keys = {
+            field.key.rpartition(".")[2] for field in FIELDS if field.key.rpartition(".")[0] == section_name
+        }
         prefix = f"spec.{section_name}." if section_name else "spec."
-        problems += _unknown_keys(section, allowed_keys | ({"tunnel_strategy"} if not section_name else set()), prefix, strict=strict)
+        problems += _unknown_keys(
+            section,
+            allowed_keys | ({"tunnel_strategy"} if not section_name else set()),
+            prefix,
+            strict=strict,
+        )
     for field in FIELDS:
         section_name, _, key = field.key.rpartition(".")
         if sections[section_name].get(key) is None:
@@ -128,7 +137,7 @@ def _read_fields(spec: Mapping[str, Any], problems: list[FieldProblem], *, stric
 
 
 def _read_value(field: ConfigField, raw: object) -> FieldValue:
-    """A value of a document, which must have the kind of its field."""
+    """Return a document's value of a field. Raises NetworkingConfigError if it has the wrong type."""
     error = NetworkingConfigError([FieldProblem(field.key, f"{raw!r} is not {_KINDS[field.kind]}")])
     if field.kind is FieldKind.SWITCH:
         if not isinstance(raw, bool):
@@ -148,7 +157,7 @@ def _read_value(field: ConfigField, raw: object) -> FieldValue:
 
 
 _KINDS = {
-    FieldKind.DURATION: "a duration: write it like 30s, 1m30s or 500ms",
+    FieldKind.DURATION: "a duration such as 30s, 1m30s or 500ms",
     FieldKind.INTEGER: "a whole number",
     FieldKind.TEXT: "text",
     FieldKind.SWITCH: "true or false",
@@ -164,7 +173,9 @@ def _mapping(raw: object, path: str) -> dict[str, Any]:
     return raw
 
 
-def _unknown_keys(mapping: Mapping[str, Any], allowed_keys: set[str], prefix: str, *, strict: bool) -> Iterator[FieldProblem]:
+def _unknown_keys(
+    mapping: Mapping[str, Any], allowed_keys: set[str], prefix: str, *, strict: bool
+) -> Iterator[FieldProblem]:
     for key in mapping if strict else ():
         if key not in allowed_keys:
-            yield FieldProblem(f"{prefix}{key}", "no such key")
+            yield FieldProblem(f"{prefix}{key}", "is not a known key")

@@ -1,3 +1,3 @@
-"""The env-driven policies of auths and proxies. Pure. docs/policies.md"""
+"""The env policies of auths and proxies (settings in environment variables). Pure. docs/reference/policies.md"""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The env-driven policies of auths and proxies: RFD 226. Names, validation, defaults, where a value comes from.
+"""The env policies of auths and proxies (RFD 226): names, validation, defaults, and where a value comes from.
 
-A node reads them once, when it starts: its command line wins over `policies.env` of its data folder, which wins over
-its environment, which wins over the default. Only the names here can be set from afar. Pure. docs/policies.md
+An instance reads them once, at its start: its command line overrides `policies.env` of its data folder, which overrides
+its environment, which overrides the default. Only the names here can be set remotely. Pure. docs/reference/policies.md
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fleet.protocol.policies import policy_json, switches
 from fleet.protocol.recovery import announce, discovery, reconnect_schedule, service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 
-#: Switches `Connection: close` of an unhealthy auth on.
+#: Turns on `Connection: close` on the HTTP API of an unhealthy auth.
 HTTP_CLOSE_VARIABLE = "TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY"
-#: The file of accepted policies in a node's data folder.
+#: File of accepted policies in an instance's data folder.
 FILE_NAME = "policies.env"
 
 
 class PolicyValueKind(StrEnum):
-    """How a value is written."""
+    """Syntax of a policy's value."""
 
     JSON = "json"
     DURATION = "duration"
@@ -32,7 +32,7 @@ class PolicyValueKind(StrEnum):
 
 
 class Source(StrEnum):
-    """Where the value that a node runs with comes from, strongest first."""
+    """Source of the value in effect, the strongest first."""
 
     FLAG = "flag"
     FILE = "file"
@@ -41,7 +41,7 @@ class Source(StrEnum):
 
 
 class PolicyError(ValueError):
-    """A value that cannot be used; `name` is the variable, the sentence is without it."""
+    """A value that cannot be used; `name` is the variable, `sentence` is the message without it."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(f"{name}: {sentence}")
@@ -51,95 +51,95 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EnvPolicy:
-    """One variable."""
+    """One policy: an environment variable that an auth or a proxy reads."""
 
     name: str
-    #: "auth" or "proxy": who reads it.
+    #: Reader: "auth" or "proxy".
     role: str
     kind: PolicyValueKind
     label: str
     help: str
-    #: What holds when nobody says anything, as people would write it; empty for "never" or "none".
+    #: Default as a person types it; empty for "never" or "none".
     default: str
-    #: Read the variable as a node does: from an environment, with the default where it is unset. Raises ValueError.
+    #: Read the variable from an environment, with its default, as an instance does. Raises ValueError.
     read: Callable[[Mapping[str, str]], object] = field(repr=False, compare=False)
-    #: Agents are told it when they connect, and keep it until they connect anew.
+    #: Agents receive it when they connect, and keep it until they reconnect.
     at_connect: bool = False
 
 
 POLICIES: tuple[EnvPolicy, ...] = (
     EnvPolicy(
-        service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Clients' load balancing (RFD 226)",
-        "Whether agents leave a sick auth by themselves. JSON, wrapped in grpc_client_lb_policy.", "",
+        service_config.RFD_VARIABLE, "auth", PolicyValueKind.JSON, "Client load balancing (RFD 226)",
+        "Whether agents leave an unhealthy auth on their own. JSON, wrapped in grpc_client_lb_policy.", "",
         read=service_config.from_environment, at_connect=True,
     ),
     EnvPolicy(
-        service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Clients' load balancing (Teleport)",
-        "The same as bare JSON, as Teleport has it. If both are set they must say the same.", "",
+        service_config.UPSTREAM_VARIABLE, "auth", PolicyValueKind.JSON, "Client load balancing (Teleport)",
+        "The same setting as plain JSON, Teleport's format. If both are set, they must agree.", "",
         read=service_config.from_environment, at_connect=True,
     ),
     EnvPolicy(
-        announce.AUTH_TTL_VARIABLE, "auth", PolicyValueKind.DURATION, "Announce TTL of auths",
-        "How long an auth's resource lives after a heartbeat; heartbeats come at about half of it.", "10m",
+        announce.AUTH_TTL_VARIABLE, "auth", PolicyValueKind.DURATION, "Auth announce TTL",
+        "Lifetime of an auth's resource after a heartbeat. The auth sends a heartbeat about every half of it.", "10m",
         read=partial(announce.ttl_from, variable=announce.AUTH_TTL_VARIABLE),
     ),
     EnvPolicy(
         HTTP_CLOSE_VARIABLE, "auth", PolicyValueKind.SWITCH, "Close HTTP connections while unhealthy",
-        "An unhealthy auth ends HTTP connections after each response, so that clients go elsewhere.", "false",
+        "An unhealthy auth closes HTTP connections after each response. Clients then use another auth.", "false",
         read=partial(switches.switch_from, variable=HTTP_CLOSE_VARIABLE, default=False),
     ),
     EnvPolicy(
-        announce.PROXY_TTL_VARIABLE, "proxy", PolicyValueKind.DURATION, "Announce TTL of proxies",
-        "How long a proxy's resource lives after a heartbeat. Agents are told it, and expire proxies by it.", "10m",
+        announce.PROXY_TTL_VARIABLE, "proxy", PolicyValueKind.DURATION, "Proxy announce TTL",
+        "Lifetime of a proxy's resource after a heartbeat. Agents receive it and expire proxies by it.", "10m",
         read=partial(announce.ttl_from, variable=announce.PROXY_TTL_VARIABLE),
     ),
     EnvPolicy(
         reconnect_schedule.VARIABLE, "proxy", PolicyValueKind.DURATION, "Periodic tunnel reconnects",
-        "Each tunnel is advised to reconnect elsewhere after this and up to half as long again. Unset: never.", "",
+        "Proxies advise each tunnel to reconnect after 1 to 1.5 times this duration. Not set: never.", "",
         read=reconnect_schedule.interval_from,
     ),
     EnvPolicy(
         discovery.COMPACT_VARIABLE, "proxy", PolicyValueKind.SWITCH, "Compact discovery",
-        "Tell agents which proxies heartbeated, instead of sending the list of all proxies again and again.", "true",
+        "Proxies send agents only the proxies with a new heartbeat, not the full list each time.", "true",
         read=partial(switches.switch_from, variable=discovery.COMPACT_VARIABLE, default=True),
     ),
 )  # fmt: skip
 BY_NAME: Mapping[str, EnvPolicy] = {policy.name: policy for policy in POLICIES}
 ROLES = ("auth", "proxy")
-#: As people say it.
+#: Plural nouns for texts.
 PLURALS = {"auth": "auths", "proxy": "proxies"}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyValue:
-    """What a node has of one policy."""
+    """The value of one policy on an instance."""
 
     name: str
-    #: Empty when nothing is set and there is no default to write.
+    #: Empty: not set, and without a default.
     text: str
     source: Source
 
 
 def of_role(role: str) -> tuple[EnvPolicy, ...]:
-    """The policies that instances of a role read."""
+    """Return the policies that instances of a role read."""
     return tuple(policy for policy in POLICIES if policy.role == role)
 
 
 def clean(name: str, text: str) -> str:
-    """A value as it is kept: on one line, without blanks around it. Raises PolicyError, also for unknown names."""
+    """Return a value as stored: one line, no surrounding blanks. Raises PolicyError, also for unknown names."""
     policy = BY_NAME.get(name)
     if policy is None:
-        raise PolicyError(name, "is no policy that can be set")
+        raise PolicyError(name, "is not a policy that can be set")
     text = text.strip()
     if not text:
-        raise PolicyError(name, "is empty: leave it out to unset it")
+        raise PolicyError(name, "is empty. To unset the policy, leave it out")
     if policy.kind is PolicyValueKind.JSON:
         problems = policy_json.problems(name, text)
         if problems:
             raise PolicyError(name, "; ".join(problems))
         return policy_json.canonical(text)
     if not text.isprintable():
-        raise PolicyError(name, "holds characters that cannot be printed")
+        raise PolicyError(name, "contains unprintable characters")
     try:
         _read(name, text)
     except ValueError as error:
@@ -149,7 +149,7 @@ def clean(name: str, text: str) -> str:
 
 
 def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[PolicyError, ...]]:
-    """The values of one role as they are kept, and all that is wrong with them, each by its name."""
+    """Return the stored values of one role, and every problem with them."""
     clean_values: dict[str, str] = {}
     errors: list[PolicyError] = []
     for name, text in values.items():
@@ -159,7 +159,9 @@ def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[P
             errors.append(error)
             continue
         if BY_NAME[name].role != role:
-            errors.append(PolicyError(name, f"is read by {BY_NAME[name].role} servers, not by {role}"))
+            errors.append(
+                PolicyError(name, f"is a policy of {BY_NAME[name].role} instances, not of {role} instances")
+            )
     try:
         service_config.from_environment(clean_values)
     except ServiceConfigError as error:
@@ -168,14 +170,14 @@ def check(role: str, values: Mapping[str, str]) -> tuple[dict[str, str], tuple[P
 
 
 def is_same_value(name: str, text: str, other_text: str) -> bool:
-    """Whether two values mean the same: `60s` and `1m`, or JSON laid out otherwise; unset means the default."""
+    """Return whether two values mean the same: `60s` and `1m`, or JSON in another layout; empty means the default."""
     return _comparable_value(name, text) == _comparable_value(name, other_text)
 
 
 def effective_values(
     role: str, environment: Mapping[str, str], file: Mapping[str, str], flags: Mapping[str, str]
 ) -> tuple[PolicyValue, ...]:
-    """What an instance of a role runs with, one value for each of its policies."""
+    """Return the values in effect on an instance of a role, one for each of its policies."""
     policy_values = []
     for policy in of_role(role):
         for source, texts in (
@@ -192,14 +194,14 @@ def effective_values(
 
 
 def merge_environment(environment: Mapping[str, str], values: tuple[PolicyValue, ...]) -> dict[str, str]:
-    """The environment as a node is to read it: with what is effective, and without what is default."""
+    """Return the environment for an instance: with the values in effect, and without defaults."""
     environment_values = {name: text for name, text in environment.items() if name not in BY_NAME}
     environment_values |= {value.name: value.text for value in values if value.source is not Source.DEFAULT}
     return environment_values
 
 
 def parse_file(text: str) -> dict[str, str]:
-    """Read `policies.env`: NAME=value a line, `#` begins a comment line. Raises PolicyError, naming the line."""
+    """Read `policies.env`: one NAME=value a line, `#` begins a comment line. Raises PolicyError."""
     policy_texts: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -207,19 +209,20 @@ def parse_file(text: str) -> dict[str, str]:
         name, equals, value = line.partition("=")
         name = name.strip()
         if not equals or name in policy_texts:
-            raise PolicyError(name or "?", f"line {number} is no NAME=value, or the second of its name")
+            raise PolicyError(name or "?", f"line {number} is not NAME=value, or repeats a name")
         policy_texts[name] = clean(name, value)
     return policy_texts
 
 
 def format_file(values: Mapping[str, str]) -> str:
-    """Write `policies.env`."""
+    """Return the text of `policies.env`."""
+    # Part of `revision_of`: another text would change the revision of every instance.
     head = "# Policies accepted over the network; they override the environment. Read when the node starts.\n"
     return head + "".join(f"{name}={values[name]}\n" for name in sorted(values))
 
 
 def revision_of(values: Mapping[str, str]) -> str:
-    """A name for exactly these values."""
+    """Return a hash that identifies exactly these values."""
     return hashlib.sha256(format_file(values).encode()).hexdigest()[:16]
 
 
@@ -230,7 +233,7 @@ def _comparable_value(name: str, text: str) -> object:
     try:
         return _read(name, text)
     except ValueError:
-        return text  # of a node that takes what we would not: equal only to itself
+        return text  # accepted by another version, but not by this one: equal only to itself
 
 
 def _read(name: str, text: str) -> object:
@@ -238,7 +241,7 @@ def _read(name: str, text: str) -> object:
 
 
 def seconds(name: str, text: str) -> float:
-    """A duration in seconds; the default when empty, 0 when there is none. Raises PolicyError."""
+    """Return a duration in seconds: the default when empty, 0 without a default. Raises PolicyError."""
     text = text or BY_NAME[name].default
     try:
         return durations.parse(text) if text else 0.0

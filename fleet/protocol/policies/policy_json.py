@@ -1,7 +1,7 @@
-"""The JSON policy as somebody edits it: a strict schema, and what agents of both dialects will be told.
+"""The JSON policy as a person edits it: a strict schema, and a preview of what agents of both dialects receive.
 
-RFD 226, "Policy Configuration Discovery". An auth reads leniently, as protojson with unknown fields dropped would;
-an editor must not: `"mdoe": "reconnect"` is read as pick_first without a word. Pure.
+RFD 226, "Policy Configuration Discovery". An auth reads leniently, like protojson without unknown fields. An editor
+must not: `"mdoe": "reconnect"` would silently be read as pick_first. Pure.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from fleet.protocol.recovery.service_config import (
     ServiceConfigError,
 )
 
-#: What the RFD's variable is wrapped in; upstream's is bare.
+#: Top-level key of the JSON of the RFD's variable; upstream's JSON has none.
 WRAPPER = "grpc_client_lb_policy"
 _MODES = ("pick_first", "reconnect", "MODE_PICK_FIRST", "MODE_RECONNECT")
-#: Each field under the names that readers take.
+#: Accepted names of each field: camelCase to snake_case, or the reverse.
 _TOP = {"loadBalancingConfig": "load_balancing_config", "healthCheckConfig": "health_check_config"}
 _POLICY = {"teleport_pick_healthy": "teleportPickHealthy"}
 _CHECK = {"serviceName": "service_name"}
 _LARGEST = 16_384
-#: The dialects as people call them. Agents of ours read both, and do what agents of the RFD do.
+#: Display names of the dialects. Refloat's agents read both, and behave like agents of the RFD.
 _RFD, _TELEPORT = "RFD 226", "Teleport"
 
 
 @dataclass(frozen=True, slots=True)
 class DialectPreview:
-    """What agents that read one dialect make of the answer of GetServiceConfig."""
+    """The GetServiceConfig response as agents of one dialect read it."""
 
     dialect: str
-    #: The answer as that dialect writes it.
+    #: The response as JSON in the syntax of that dialect.
     document: str
     config: ServiceConfig
 
     @property
     def sentence(self) -> str:
-        """What such an agent will do."""
+        """The behaviour of such an agent, as a predicate such as "keeps its connection"."""
         if self.config.mode is PickHealthyMode.PICK_FIRST:
-            return f"keeps its connection while it lives; {self._pick_first_sentence}"
+            return f"keeps its connection until it breaks; {self._pick_first_sentence}"
         if not self.config.health_check:
-            return "would leave a sick auth, but is not told to ask about health: it stays until the connection breaks"
-        return f"asks about health{self._service_phrase} and leaves a sick auth for another one by itself"
+            return "has no health check, so it does not notice an unhealthy auth: it stays until the connection breaks"
+        return f"watches the health{self._service_phrase} and leaves an unhealthy auth for another one on its own"
 
     @property
     def _pick_first_sentence(self) -> str:
         if not self.config.health_check:
-            return "does not ask about health"
+            return "it does not check health"
         if self.dialect == _TELEPORT:
-            return "asks about health, and sends its calls to a sick auth all the same"
-        return "the health check has no effect in mode pick_first, and it stays with a sick auth"
+            return "it checks health, but still sends its calls to an unhealthy auth"
+        return "the health check has no effect in mode pick_first, so the agent stays with an unhealthy auth"
 
     @property
     def _service_phrase(self) -> str:
@@ -73,14 +73,18 @@ class DialectPreview:
 
 
 def problems(name: str, text: str) -> tuple[str, ...]:
-    """All that is wrong with a text, each as `path: sentence`; empty when agents can be told it."""
+    """Return every problem of a policy's JSON, as `path: message`; empty when an auth can serve it."""
     if len(text) > _LARGEST:
-        return (f"has more than {_LARGEST} characters",)
+        return (f"is longer than {_LARGEST:,} characters",)
     try:
         document = json.loads(service_config.without_trailing_commas(text))
     except (ValueError, RecursionError) as error:
         return (f"is not JSON: {error}",)
-    sentences = tuple(_document_problems(document, "")) if name == UPSTREAM_VARIABLE else tuple(_wrapper_problems(document))
+    sentences = (
+        tuple(_document_problems(document, ""))
+        if name == UPSTREAM_VARIABLE
+        else tuple(_wrapper_problems(document))
+    )
     if sentences:
         return sentences
     try:
@@ -91,30 +95,30 @@ def problems(name: str, text: str) -> tuple[str, ...]:
 
 
 def warnings(config: ServiceConfig) -> tuple[str, ...]:
-    """Return what agents do otherwise than a config reads, each as a sentence."""
+    """Return each way in which agents behave differently than the config suggests, as sentences."""
     service = config.health_service
     if service is None:
         return ()
     if config.mode is PickHealthyMode.PICK_FIRST:
-        return ("In mode pick_first the health check has no effect: agents stay with a sick auth.",)
+        return ("In mode pick_first the health check has no effect: agents stay with an unhealthy auth.",)
     if service not in HEALTH_SERVICES:
         names = ", ".join(repr(name) for name in HEALTH_SERVICES)
         sentence = f"No auth serves the health service {service!r}; auths serve {names}. "
-        return (sentence + "Agents report SERVICE_UNKNOWN, and go by the health of the whole server.",)
+        return (sentence + "Agents report SERVICE_UNKNOWN and use the health of the whole server.",)
     return ()
 
 
 def canonical(text: str) -> str:
-    """The same document on one line. Raises ValueError when it is none."""
+    """Return the same JSON on one line. Raises ValueError if it is not JSON."""
     return json.dumps(json.loads(service_config.without_trailing_commas(text)), ensure_ascii=False)
 
 
 def preview(config: ServiceConfig) -> tuple[DialectPreview, ...]:
-    """What agents of each dialect receive; each is decoded from the very bytes that an auth answers."""
+    """Return what agents of each dialect receive, decoded from the bytes that an auth sends."""
     response = service_config.encode(config)
     rfd = service_config.decode(service_config.encode(config, Dialect.RFD))
     upstream = service_config.decode(service_config.encode(config, Dialect.UPSTREAM))
-    assert service_config.decode(response) == config, "an answer says what it was made from"
+    assert service_config.decode(response) == config, "a response must decode to the config it encodes"
     return (
         DialectPreview(_RFD, document(rfd, RFD_VARIABLE), rfd),
         DialectPreview(_TELEPORT, document(upstream, UPSTREAM_VARIABLE), upstream),
@@ -122,7 +126,7 @@ def preview(config: ServiceConfig) -> tuple[DialectPreview, ...]:
 
 
 def document(config: ServiceConfig, name: str) -> str:
-    """A config as somebody writes it for a variable, laid out."""
+    """Return a config as indented JSON for a variable."""
     mode = config.mode.value if name == RFD_VARIABLE else f"MODE_{config.mode.name}"
     body: dict[str, Any] = {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": mode}}]}
     if config.health_service is not None:
@@ -136,7 +140,7 @@ def _wrapper_problems(document: object) -> Iterator[str]:
         return
     yield from _unknown_field_problems(document, {WRAPPER: WRAPPER}, "")
     if WRAPPER not in document:
-        yield f"has no {WRAPPER!r} at its top"
+        yield f"has no top-level key {WRAPPER!r}"
     else:
         yield from _document_problems(document[WRAPPER], f"{WRAPPER}")
 
@@ -149,9 +153,9 @@ def _document_problems(document: object, at: str) -> Iterator[str]:
     entries = _get(document, "loadBalancingConfig", _TOP)
     path = _join(at, "loadBalancingConfig")
     if entries is None:
-        yield f"{path}: is missing; agents would be told pick_first"
+        yield f"{path}: is missing. Agents would use pick_first"
     elif not isinstance(entries, list) or not entries:
-        yield f"{path}: is not a list with a policy in it"
+        yield f"{path}: must be a list with at least one policy"
     else:
         for number, entry in enumerate(entries):
             yield from _entry_problems(entry, f"{path}[{number}]")
@@ -162,7 +166,7 @@ def _document_problems(document: object, at: str) -> Iterator[str]:
 
 def _entry_problems(entry: object, at: str) -> Iterator[str]:
     if not isinstance(entry, dict) or len(entry) != 1:
-        yield f"{at}: is not an object with one policy"
+        yield f"{at}: must be an object with exactly one policy"
         return
     yield from _unknown_field_problems(entry, _POLICY, at)
     policy = _get(entry, "teleport_pick_healthy", _POLICY)
@@ -175,7 +179,7 @@ def _entry_problems(entry: object, at: str) -> Iterator[str]:
     yield from _unknown_field_problems(policy, {"mode": "mode"}, path)
     mode = policy.get("mode")
     if not isinstance(mode, str) or mode not in _MODES:
-        yield f"{path}.mode: {json.dumps(mode)} is neither 'pick_first' nor 'reconnect'"
+        yield f"{path}.mode: {json.dumps(mode)} is not a mode. Use 'pick_first' or 'reconnect'"
 
 
 def _check_problems(check: object, at: str) -> Iterator[str]:
@@ -188,11 +192,13 @@ def _check_problems(check: object, at: str) -> Iterator[str]:
         yield f"{_join(at, 'serviceName')}: is not a string"
 
 
-def _unknown_field_problems(document: Mapping[str, object], field_names: Mapping[str, str], at: str) -> Iterator[str]:
+def _unknown_field_problems(
+    document: Mapping[str, object], field_names: Mapping[str, str], at: str
+) -> Iterator[str]:
     names = {*field_names, *field_names.values()}
     for key in document:
         if key not in names:
-            yield f"{_join(at, key)}: there is no such field; there are: {', '.join(field_names)}"
+            yield f"{_join(at, key)}: is not a field. Fields: {', '.join(field_names)}"
 
 
 def _get(document: Mapping[str, object], key: str, field_names: Mapping[str, str]) -> object:

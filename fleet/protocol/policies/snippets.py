@@ -1,4 +1,7 @@
-"""What to write where policies are set by hand: systemd, compose, Helm values, a shell. Pure. docs/policies.md"""
+"""Configuration snippets to set policies by hand: systemd, compose, Helm values, shell. Pure.
+
+docs/reference/policies.md
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from collections.abc import Mapping
 
 
 def systemd(role: str, values: Mapping[str, str]) -> str:
-    """A drop-in of the unit: `%` and `\\` mean something there."""
+    """Return a systemd drop-in; `%` and `\\` are escaped."""
     lines = [f"# /etc/systemd/system/teleport-{role}.service.d/policies.conf", "[Service]"]
     for name, value in sorted(values.items()):
         assignment = f"{name}={value}".replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
         lines.append(f'Environment="{assignment}"')
-    return "\n".join([*lines, f"# then: systemctl daemon-reload && systemctl restart teleport-{role}"])
+    return "\n".join([*lines, f"# Then run: systemctl daemon-reload && systemctl restart teleport-{role}"])
 
 
 def compose(role: str, values: Mapping[str, str]) -> str:
-    """The environment of a compose service: `$` is doubled there."""
+    """Return the environment of a compose service; `$` is doubled."""
     lines = ["services:", f"  {role}:", "    environment:"]
     lines += [
         f"      {name}: {json.dumps(value.replace('$', '$$'), ensure_ascii=False)}"
@@ -27,7 +30,7 @@ def compose(role: str, values: Mapping[str, str]) -> str:
 
 
 def helm(role: str, values: Mapping[str, str]) -> str:
-    """Values of Teleport's chart: `extraEnv` of the role."""
+    """Return values for Teleport's Helm chart: `extraEnv` of the role."""
     lines = [f"{role}:", "  extraEnv:"]
     for name, value in sorted(values.items()):
         lines += [f"    - name: {name}", f"      value: {json.dumps(value, ensure_ascii=False)}"]
@@ -35,13 +38,13 @@ def helm(role: str, values: Mapping[str, str]) -> str:
 
 
 def shell(role: str, values: Mapping[str, str]) -> str:
-    """Exports for a POSIX shell."""
+    """Return exports for a POSIX shell."""
     del role
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in sorted(values.items()))
 
 
 def all_of(role: str, values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Every kind as (what for, text); none when nothing is wanted."""
+    """Return every snippet as (tool, text); none when there are no desired values."""
     if not values:
         return ()
     return (

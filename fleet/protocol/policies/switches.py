@@ -1,4 +1,4 @@
-"""Switches in the environment, as Go's ParseBool reads them: Teleport's variables are written for it. Pure."""
+"""Switches in environment variables, with the values that Go's ParseBool accepts, as in Teleport. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SWITCH_TEXTS = {
 
 
 class SwitchError(ValueError):
-    """A switch that is neither on nor off; the sentence names it."""
+    """A switch that is neither on nor off; the message names the variable."""
 
 
 def switch_from(environment: Mapping[str, str], variable: str, *, default: bool) -> bool:
-    """What a variable says; the default when unset or empty. Raises SwitchError."""
+    """Return the value of a switch; the default when unset or empty. Raises SwitchError."""
     text = environment.get(variable, "")
     if not text:
         return default
     if text not in _SWITCH_TEXTS:
-        raise SwitchError(f"{variable}={text!r} is not a switch: use true or false")
+        raise SwitchError(f"{variable}={text!r} is not a switch. Use true or false")
     return _SWITCH_TEXTS[text]

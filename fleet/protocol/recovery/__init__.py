@@ -1,3 +1,3 @@
-"""How agents find, keep and change their ways to auths and proxies: RFD 226. Pure."""
+"""Discovery of auths and proxies, and the connections to them: RFD 226. Pure."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The order in which the connections of one channel try its addresses: the address that was left last comes last.
+"""The address order of the connections of one channel: the address that was left most recently comes last.
 
-pick_first connects to the first address that answers, so the order decides where a client goes that leaves a sick
-server. gRPC does not say to which address a connection went: the first one of its order is taken for it. Pure.
+pick_first connects to the first address that answers, so the order decides where a client goes when it leaves an
+unhealthy server. gRPC does not report which address it connected to: the first of the order is assumed. Pure.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 Address = tuple[str, int]
-#: Puts a list into a random order, in place.
+#: Shuffles a list in place.
 Shuffle = Callable[[list[Address]], None]
 
 
 class AddressOrder:
-    """The order for the next connection, and which addresses earlier ones began with."""
+    """Address order for the next connection, with a record of the addresses that earlier orders began with."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
-        """`addresses` in the order of the first connection."""
+        """Start with `addresses` in the order of the first connection."""
         self._unused_addresses = list(addresses)
-        #: Addresses that a connection began with, the latest last.
+        #: Addresses that earlier orders began with, the latest last.
         self._used_addresses: list[Address] = []
 
     @property
     def has_started(self) -> bool:
-        """Whether there was a first connection."""
+        """Return whether the first connection was made."""
         return bool(self._used_addresses)
 
     def first_order(self) -> list[Address]:
-        """Return the order of the first connection, as it was given; of a later one, that of `following`, unmixed."""
+        """Return the order without shuffling: for the first connection the given one."""
         return self.next_order(lambda addresses: None)
 
     def next_order(self, shuffle: Shuffle) -> list[Address]:
-        """Return the order of a connection that is to go elsewhere.
+        """Return the order of a connection that is to reach another server.
 
-        1. Addresses that no connection began with, mixed: clients of one server do not all go to the same next one.
-        2. The others, the one that was left last at the end.
+        1. Addresses that no order began with, shuffled: the clients of one server must not all go to the same next one.
+        2. The others, the most recently left one last.
         """
         shuffle(self._unused_addresses)
         order = [*self._unused_addresses, *self._used_addresses]

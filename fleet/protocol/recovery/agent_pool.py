@@ -1,21 +1,21 @@
-"""When an agent dials its next tunnel: one attempt at a time, with a pause after each.
+"""Schedule of an agent's dials: one attempt at a time, with a pause after each.
 
-Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [0, 1), are arguments. What to close is
-decided in `graceful_closing.py`.
+Teleport's `reversetunnel/agentpool.go`. Pure: `now` and `chance`, a number in [0, 1), are arguments.
+`graceful_closing.py` decides which tunnels to close.
 """
 
 from __future__ import annotations
 
 from fleet.protocol.recovery.tracker import Lease, Tracker
 
-#: A dial that led to a proxy we hold is given up after its hello. So many in a row are followed by another one at once,
-#: since something new was wanted; then each has its pause, as upstream has it, so that one that cannot be found costs
-#: the others little.
+#: Dials without a pause after they reached a proxy that the agent has a tunnel to already: the agent closes such a
+#: connection after the hello and dials again, since it needs another proxy. After so many in a row each dial has its
+#: pause, as upstream, so that a proxy that cannot be reached causes little load on the others.
 _MOST_DUPLICATES = 6
 
 
 class LinearBackoff:
-    """Teleport's linear retry: 0 first, then step, 2 step ... up to the ceiling, each with half jitter."""
+    """Teleport's linear retry: 0, step, 2 * step … up to the ceiling, each with half jitter. Seconds."""
 
     def __init__(self, step: float = 1.0, ceiling: float = 8.0) -> None:
         self._step = step
@@ -24,14 +24,14 @@ class LinearBackoff:
         self._used_at: float | None = None
 
     def next(self, now: float, chance: float) -> float:
-        """The pause to make now, seconds: [d/2, d) for the attempt's d. Unused for four ceilings, it starts over."""
+        """Return the pause in seconds: [d/2, d) for the attempt's d. Starts over after four ceilings without use."""
         self.record_use(now)
         duration = min(self._attempts * self._step, self._ceiling)
         self._attempts += 1
         return duration / 2 + chance * duration / 2
 
     def record_use(self, now: float) -> bool:
-        """Take note that it is used; whether it was not for four ceilings, and starts over."""
+        """Record a use, and return whether the backoff starts over after four ceilings without use."""
         has_rested = self._used_at is not None and now - self._used_at > 4 * self._ceiling
         self._used_at = now
         if has_rested:
@@ -39,12 +39,12 @@ class LinearBackoff:
         return has_rested
 
     def reset(self) -> None:
-        """Start over at 0."""
+        """Start over at a pause of 0 s."""
         self._attempts = 0
 
 
 class AgentPool:
-    """Decides when to dial; the shell does the dialling and reports its end."""
+    """Decides when to dial; the caller dials and reports the end of each attempt."""
 
     def __init__(self, tracker: Tracker, backoff: LinearBackoff | None = None) -> None:
         self.tracker = tracker
@@ -54,7 +54,7 @@ class AgentPool:
         self._duplicates_left = _MOST_DUPLICATES
 
     def next_dial(self, now: float) -> Lease | None:
-        """A lease to dial with now; None while another attempt or its pause runs, or nothing is wanted."""
+        """Return a lease to dial with now; None while an attempt or its pause lasts, or no tunnel is needed."""
         if self._is_dialling or (self._ready_at is not None and now < self._ready_at):
             return None
         lease = self.tracker.try_acquire(now)
@@ -62,7 +62,10 @@ class AgentPool:
         return lease
 
     def on_dial_end(self, now: float, chance: float, *, is_duplicate: bool = False) -> None:
-        """The attempt ended, well or not: the pause is the same. `held`: it led to a proxy we hold already."""
+        """Record the end of an attempt, successful or not.
+
+        `is_duplicate`: it reached a proxy with a tunnel of this agent.
+        """
         self._is_dialling = False
         if self._backoff.record_use(now):
             self._duplicates_left = _MOST_DUPLICATES
@@ -73,13 +76,13 @@ class AgentPool:
         self._ready_at = now + self._backoff.next(now, chance)
 
     def reset_backoff(self) -> None:
-        """Another proxy is wanted than before: what was in vain says nothing of it, so the pauses start over at 0."""
+        """Start the pauses over at 0 s, because another proxy is needed: past failures do not count against it."""
         self._backoff.reset()
         self._duplicates_left = _MOST_DUPLICATES
         self._ready_at = None
 
     def wake_at(self, now: float) -> float | None:
-        """When to ask again without any event; None when only an event can change the answer."""
+        """Return when to call `next_dial` again without any event; None when only an event can change its result."""
         if self._is_dialling:
             return None
         if self._ready_at is not None and now < self._ready_at:

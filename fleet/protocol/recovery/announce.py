@@ -1,8 +1,9 @@
-"""Heartbeats of auths and proxies: how often, and what their outcome makes of the process.
+"""Heartbeats of auths and proxies: their schedule, and the process state that results from them.
 
-RFD 226, "Proposed Improvements" (announce TTLs) and Teleport's process state, docs/nodes.md. Times are
-seconds of any one clock; chance is a number in [0, 1). A value that does not parse, or is too short to be
-kept, is an error here, where Teleport silently takes its default.
+RFD 226, "Proposed Improvements" (announce TTLs), and Teleport's process state, docs/reference/nodes.md. Times are
+seconds of any
+one clock; chance is a number in [0, 1). A value that does not parse, or is too short, is an error here; Teleport
+silently uses its default.
 """
 
 from __future__ import annotations
@@ -18,52 +19,52 @@ PROXY_TTL_VARIABLE = "TELEPORT_UNSTABLE_PROXY_ANNOUNCE_TTL"
 
 #: Teleport's ServerAnnounceTTL.
 DEFAULT_TTL = 600.0
-#: Heartbeats come every half of it: below this, one that is a little late is a resource that expired.
+#: Heartbeats come every half of the TTL: with a shorter one, a slightly late heartbeat lets the resource expire.
 SHORTEST_TTL = 0.1
-#: Teleport's HeartbeatCheckPeriod: how often it looks whether a heartbeat is due.
+#: Teleport's HeartbeatCheckPeriod: seconds between two checks whether a heartbeat is due.
 CHECK_PERIOD = 5.0
-#: Teleport's ServerKeepAliveTTL: when a failed heartbeat is tried again.
+#: Teleport's ServerKeepAliveTTL: seconds until a failed heartbeat is repeated.
 RETRY_AFTER = 60.0
 
 
 class AnnounceError(ValueError):
-    """A TTL that cannot be used; the sentence names where it came from."""
+    """An announce TTL that cannot be used; the message names its source."""
 
 
 def parse_ttl(text: str, *, name: str) -> float:
-    """Read a Go duration of at least SHORTEST_TTL as seconds. Raises AnnounceError, which says `name`."""
+    """Return a Go duration of at least SHORTEST_TTL in seconds. Raises AnnounceError with `name`."""
     try:
         ttl = durations.parse(text)
     except durations.DurationError as error:
         raise AnnounceError(f"{name}: {error}") from None
     if ttl < SHORTEST_TTL:
         least = durations.format_seconds(SHORTEST_TTL)
-        raise AnnounceError(f"{name}: {text!r} is shorter than {least}: write it like 30s or 10m")
+        raise AnnounceError(f"{name}: {text!r} is shorter than {least}. Use a duration such as 30s or 10m")
     return ttl
 
 
 def ttl_from(environment: Mapping[str, str], variable: str) -> float:
-    """The announce TTL of an environment, seconds; the default when unset or empty. Raises AnnounceError."""
+    """Return the announce TTL of a variable, seconds; the default when unset or empty. Raises AnnounceError."""
     text = environment.get(variable, "")
     return parse_ttl(text, name=variable) if text else DEFAULT_TTL
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When heartbeats are sent. Seconds."""
+    """Heartbeat schedule. Seconds."""
 
-    #: How long the resource lives after a heartbeat.
+    #: Lifetime of the resource after a heartbeat.
     ttl: float
-    #: From one good heartbeat to the next.
+    #: Between two successful heartbeats.
     interval: float
-    #: Shorter TTLs get a shorter one, so that `recovering` can end within them.
+    #: Between two checks; shorter for a short TTL, so that `recovering` can end within it.
     tick: float
-    #: From a failed heartbeat to the next.
+    #: Between a failed heartbeat and the next.
     retry: float
 
 
 def schedule(ttl: float, chance: float) -> Schedule:
-    """Draw the schedule, once per start: interval = TTL/2 + U[0, TTL/10)."""
+    """Return a random schedule, drawn once per start: interval = TTL/2 + U[0, TTL/10)."""
     interval = ttl / 2 + chance * ttl / 10
     return Schedule(
         ttl=ttl,
@@ -84,20 +85,20 @@ class ComponentState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One thing that heartbeats."""
+    """State of one component that sends heartbeats."""
 
     state: ComponentState = ComponentState.STARTING
-    #: When it began to recover; meaningless in other states.
+    #: When the recovery began; only for RECOVERING.
     recovering_since: float = 0.0
 
 
 def after_failure(component: Component) -> Component:
-    """A heartbeat failed: degraded, from any state."""
+    """Return the state after a failed heartbeat: degraded."""
     return component if component.state is ComponentState.DEGRADED else Component(ComponentState.DEGRADED)
 
 
 def after_success(component: Component, now: float, tick: float) -> Component:
-    """A heartbeat succeeded: starting is over; a degraded component recovers by a second success."""
+    """Return the state after a successful heartbeat: OK, or, after DEGRADED, first RECOVERING."""
     if component.state is ComponentState.DEGRADED:
         return Component(ComponentState.RECOVERING, now)
     if component.state is ComponentState.RECOVERING and now - component.recovering_since <= 2 * tick:
@@ -106,7 +107,7 @@ def after_success(component: Component, now: float, tick: float) -> Component:
 
 
 def process_state(components: Iterable[Component]) -> ComponentState:
-    """What the components make of the process: the worst of degraded and recovering, ok only if all are."""
+    """Return the process state: degraded or recovering if any component is, OK if all are, else starting."""
     states = {component.state for component in components}
     if ComponentState.DEGRADED in states:
         return ComponentState.DEGRADED
@@ -115,7 +116,7 @@ def process_state(components: Iterable[Component]) -> ComponentState:
     return ComponentState.OK if states == {ComponentState.OK} else ComponentState.STARTING
 
 
-#: `/readyz`: Teleport's codes and sentences.
+#: Status codes and messages of `/readyz`, as in Teleport.
 _READYZ = {
     ComponentState.OK: (200, "ok"),
     ComponentState.RECOVERING: (400, "teleport is recovering from a degraded state, check logs for details"),
@@ -125,10 +126,10 @@ _READYZ = {
 
 
 def readyz(state: ComponentState) -> tuple[int, str]:
-    """The HTTP code of `/readyz` and the `status` of its JSON body."""
+    """Return the status code of `/readyz` and the `status` of its JSON body."""
     return _READYZ[state]
 
 
 def is_serving(state: ComponentState) -> bool:
-    """Whether gRPC health says SERVING: only when all is well."""
+    """Return whether gRPC health reports SERVING: only in state OK."""
     return state is ComponentState.OK

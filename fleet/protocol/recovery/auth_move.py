@@ -1,7 +1,7 @@
-"""When an agent follows the advice to connect to another auth: RFD 226, "Periodic Auth Reconnects".
+"""Decisions of an agent that is advised to connect to another auth: RFD 226, "Periodic Auth Reconnects".
 
-The agent tries another auth beside the one it has, and goes over only when that one took a heartbeat; otherwise it
-stays where it is and says why. Pure: the shell is fleet/nodes/agent/auth_moves.py.
+The agent opens a second connection and moves only after another auth received a heartbeat on it; otherwise it keeps its
+connection and reports why. Pure: fleet/nodes/agent/auth_moves.py makes the connections.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: Several auths may be behind one address: so many trials, whatever the number of addresses.
+#: Minimum number of trials, for any number of addresses: several auths may be behind one address.
 _LEAST_TRIALS = 3
-#: With many addresses no more than so many: an agent must answer before a campaign gives it up.
+#: Maximum number of trials, for any number of addresses: an agent must report before its campaign's timeout.
 _MOST_TRIALS = 5
-#: A trial that led back costs little, and what chooses at random leads back again: with two auths after so many, one
-#: agent of four thousand stays.
+#: Trials that may lead back to the same auth. Each costs little; with two auths behind a random choice, one agent of
+#: four thousand stays after so many.
 _MOST_LED_BACK = 12
-_LED_BACK = "the connection led back to the auth that is to be left"
+_LED_BACK = "the connection reached the auth that the agent is to leave"
 
 
 class AuthMoveOutcome(StrEnum):
-    """What came of the advice."""
+    """Result of the advice to connect to another auth."""
 
     MOVED = "moved"
     STAYS = "stays"
@@ -30,43 +30,43 @@ class AuthMoveOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was seen of a connection that was opened to go over to."""
+    """Result of one trial connection."""
 
-    #: The auth at its other end; empty when it did not say.
+    #: Id of the auth at the other end; empty if unknown.
     auth_id: str = ""
-    #: The auth takes no new connections.
+    #: The auth is draining: it takes no new connections.
     is_draining: bool = False
-    #: Why the connection or the heartbeat failed; empty when the heartbeat was taken.
+    #: Why the connection or the heartbeat failed; empty after a successful heartbeat.
     problem: str = ""
 
 
 def trial_count(addresses: int) -> int:
-    """Return how many connections to other auths, or to none, are tried before the agent stays."""
+    """Return the number of trials, without those that led back, after which the agent keeps its connection."""
     return min(max(addresses, _LEAST_TRIALS), _MOST_TRIALS)
 
 
 def should_try_again(problems: Sequence[str], addresses: int) -> bool:
-    """Return whether the agent tries once more after trials with these problems."""
+    """Return whether the agent makes another trial after trials with these problems."""
     led_back = sum(problem == _LED_BACK for problem in problems)
     return led_back < _MOST_LED_BACK and len(problems) - led_back < trial_count(addresses)
 
 
 def is_on_another_auth(connected_to: str, leave: str) -> bool:
-    """Return whether an agent is not connected to the auth that it is to leave; an unknown auth may be that one."""
+    """Return whether an agent is connected to another auth than the one to leave; an unknown auth may be that one."""
     return bool(leave and connected_to) and connected_to != leave
 
 
 def unfit_reason(trial: Trial, leave: str) -> str:
-    """Return why an agent does not go over to the auth of a trial; empty when it does."""
+    """Return why an agent does not move to the auth of a trial; empty when it moves."""
     if trial.problem:
         return trial.problem
     if leave and trial.auth_id == leave:
         return _LED_BACK
     if trial.is_draining:
-        return f"auth {trial.auth_id or 'there'} takes no new connections"
+        return f"auth {trial.auth_id or '(unknown)'} is draining and takes no new connections"
     return ""
 
 
 def stay_reason(problems: Sequence[str]) -> str:
-    """Return why an agent stays, each problem of its trials once."""
-    return f"no other auth took a heartbeat: {'; '.join(dict.fromkeys(problems))}"
+    """Return why an agent keeps its connection, with each different problem of its trials."""
+    return f"no other auth accepted a heartbeat: {'; '.join(dict.fromkeys(problems))}"

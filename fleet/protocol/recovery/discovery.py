@@ -1,7 +1,7 @@
-"""Discovery requests: how a proxy tells agents which proxies there are.
+"""Discovery requests: how a proxy sends its agents the list of proxies.
 
 RFD 226, "Proposed Improvements" and "Reducing Discovery Request Traffic"; the JSON is Teleport's. Pure: `now` is an
-argument, of any one clock. Expiry is judged by the local clock of observation, so that clocks of proxies may differ.
+argument, of any one clock. Expiry is computed from local observation times, so the clocks of proxies may differ.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from dataclasses import dataclass
 from fleet.protocol import durations
 from fleet.protocol.recovery import announce
 
-#: What agents of every age accept.
+#: The version that agents of every age accept.
 _VERSION = "v2"
-#: Teleport's proxySyncInterval is two thirds of its DefaultProxyExpiry, 3 min: full lists come at least this often.
+#: Teleport's proxySyncInterval, two thirds of its DefaultProxyExpiry of 3 min: maximum seconds between full lists.
 _LONGEST_FULL_INTERVAL = 120.0
-#: Full lists per TTL: with the longest heartbeat interval (0.6 TTL) and the interval of reading (0.1 TTL) before it,
-#: the list that carries a heartbeat arrives before the lifetime that the heartbeat before it left has passed.
+#: Full lists per TTL. A list with a new heartbeat arrives before the lifetime of the previous one has passed, even with
+#: the longest heartbeat interval (0.6 TTL) and read interval (0.1 TTL).
 _LISTS_PER_TTL = 6.0
-#: Compact mode repeats the full list this often, in TTLs: a lost message is mended.
+#: Interval of full lists in compact mode, in TTLs: repairs the loss of a message.
 _RESYNC_TTLS = 10.0
-#: How often a proxy reads the list of proxies, in TTLs: in compact mode what heartbeats in between shares a message.
+#: Interval at which a proxy reads the list of proxies in compact mode, in TTLs; heartbeats in between share a message.
 _GATHER_TTLS = 0.2
 _READ_TTLS = 0.1
-#: A heartbeat that was seen this recently, in TTLs, is news: it is sent with the whole TTL.
+#: A heartbeat observed at most so long ago, in TTLs, is sent with the whole TTL.
 _NEWS_TTLS = 0.05
-#: Remaining lifetimes are rounded down to this, in TTLs, so that tunnels which are told together share one message.
+#: Granularity of remaining lifetimes, in TTLs: rounding down lets tunnels share one message.
 _GRAIN_TTLS = 0.01
 
-#: uint64, and Go's Duration in nanoseconds.
+#: Maximum of a uint64, and of Go's Duration in nanoseconds.
 _HIGHEST_GENERATION = (1 << 64) - 1
 _LONGEST_TTL = (1 << 63) - 1
 
-#: What RFD 226 sets out to shorten: the default announce TTL, 10 min, and the default expiry of trackers, 3 min.
+#: Seconds that RFD 226 sets out to shorten: the default announce TTL, 10 min, plus the trackers' default expiry, 3 min.
 RFD_DETECTION = announce.DEFAULT_TTL + 180.0
 
 COMPACT_VARIABLE = "TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY"
 
 
 class DiscoveryError(ValueError):
-    """A discovery request, or an entry of one, that cannot be read."""
+    """A discovery request, or one of its entries, that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +54,31 @@ class DiscoveredProxy:
     name: str
     group: str = ""
     generation: int = 0
-    #: Seconds the receiver keeps it; 0 when the sender did not say.
+    #: Seconds for which the receiver keeps the proxy; 0 when the sender sent none.
     ttl: float = 0.0
-    #: It keeps the tunnels it has and takes no new ones. Ours: agents that do not know the key pass over it.
+    #: The proxy keeps its tunnels and takes no new ones. Our own field; agents that do not know it ignore it.
     is_draining: bool = False
-    #: The sender's announce TTL where `ttl` is what remains of it, seconds; else 0. Ours, as above.
+    #: The sender's announce TTL in seconds if `ttl` is the rest of it; else 0. Our own field, too.
     announce_ttl: float = 0.0
 
     @property
     def lifetime(self) -> float:
-        """The sender's announce TTL, seconds; 0 when the sender did not say."""
+        """The sender's announce TTL in seconds; 0 when the sender sent none."""
         return self.announce_ttl or self.ttl
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequest:
-    """A discovery request as it was read."""
+    """A discovery request as read."""
 
     proxies: tuple[DiscoveredProxy, ...]
-    #: Why entries were skipped, one sentence for each.
+    #: Why entries were skipped, one message each.
     skip_reasons: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
 def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
-    """Write a discovery request; zero values are left out as Go's omitempty does."""
+    """Return a discovery request as JSON; zero values are left out, as with Go's omitempty."""
     entries = []
     for proxy in proxies:
         entry: dict[str, object] = {"version": _VERSION, "metadata": {"name": proxy.name}}
@@ -96,12 +96,12 @@ def encode(proxies: tuple[DiscoveredProxy, ...]) -> bytes:
     return json.dumps({"proxies": entries}, separators=(",", ":")).encode()
 
 
-# Agents that share a process, or a proxy's many tunnels, meet the same request again and again.
+# Agents of one process, and a proxy's many tunnels, receive identical requests.
 @functools.lru_cache(maxsize=64)
 def decode(request: bytes) -> DiscoveryRequest:
-    """Read a discovery request. Raises DiscoveryError for what is none.
+    """Return a discovery request from JSON. Raises DiscoveryError.
 
-    Unknown keys are ignored. An entry that cannot be read is skipped, so that it hides none of the others.
+    Unknown keys are ignored. An entry that cannot be read is skipped, so that it does not hide the others.
     """
     try:
         document = json.loads(request)
@@ -111,7 +111,7 @@ def decode(request: bytes) -> DiscoveryRequest:
     if entries is None and isinstance(document, dict):
         return DiscoveryRequest(())  # Go writes a nil slice as null
     if not isinstance(entries, list):
-        raise DiscoveryError("the discovery request has no list 'proxies'")
+        raise DiscoveryError("the discovery request has no list named 'proxies'")
     proxies, skip_reasons = [], []
     for entry in entries:
         try:
@@ -123,15 +123,15 @@ def decode(request: bytes) -> DiscoveryRequest:
 
 def _proxy(entry: object) -> DiscoveredProxy:
     if not isinstance(entry, dict) or entry.get("version") != _VERSION:
-        raise DiscoveryError(f"a proxy of the discovery request is not of version {_VERSION!r}")
+        raise DiscoveryError(f"a proxy in the discovery request does not have version {_VERSION!r}")
     metadata = entry.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     group = entry.get("gid", "")
     if not isinstance(name, str) or not name or not isinstance(group, str):
-        raise DiscoveryError("a proxy of the discovery request has no name")
+        raise DiscoveryError("a proxy in the discovery request has no name")
     is_draining = entry.get("draining", False)
     if not isinstance(is_draining, bool):
-        raise DiscoveryError("'draining' of a proxy of the discovery request is neither true nor false")
+        raise DiscoveryError("'draining' of a proxy in the discovery request is not true or false")
     return DiscoveredProxy(
         name=name,
         group=group,
@@ -146,13 +146,13 @@ def _read_whole_number(entry: dict[str, object], key: str, highest: int) -> int:
     number = entry.get(key, 0)
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= highest:
         raise DiscoveryError(
-            f"{key!r} of a proxy of the discovery request is no whole number up to {highest}"
+            f"{key!r} of a proxy in the discovery request is not a whole number from 0 to {highest}"
         )
     return number
 
 
 def generation_of(label: str) -> int:
-    """The generation in a proxy's label; 0 when it does not parse, as Teleport reads it."""
+    """Return the generation in a proxy's label; 0 when it does not parse, as in Teleport."""
     if not (label.isascii() and label.isdigit() and len(label) <= len(str(_HIGHEST_GENERATION))):
         return 0
     generation = int(label)
@@ -160,34 +160,34 @@ def generation_of(label: str) -> int:
 
 
 def read_interval(ttl: float, *, compact: bool) -> float:
-    """Return how often a proxy of this announce TTL reads the list of proxies, seconds."""
+    """Return the seconds between two reads of the list of proxies, for a proxy with this announce TTL."""
     return min(announce.CHECK_PERIOD, ttl * (_GATHER_TTLS if compact else _READ_TTLS))
 
 
 def full_interval(ttl: float, *, compact: bool) -> float:
-    """Return the seconds between full lists on one tunnel of a proxy of this announce TTL."""
+    """Return the seconds between full lists on one tunnel, for a proxy with this announce TTL."""
     return _RESYNC_TTLS * ttl if compact else min(_LONGEST_FULL_INTERVAL, ttl / _LISTS_PER_TTL)
 
 
 def detection(ttl: float, *, compact: bool) -> float:
-    """Return when at the latest an agent's tracker drops a proxy, seconds after its last heartbeat.
+    """Return after how many seconds without a heartbeat an agent's tracker has dropped a proxy, at the latest.
 
-    Every list carries what remains of the lifetime since that heartbeat was seen, so repeating it extends nothing.
+    Every list carries the rest of the lifetime since the last heartbeat was observed, so repeats do not extend it.
     """
     return ttl * (1 + _NEWS_TTLS * compact) + read_interval(ttl, compact=compact)
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyResource:
-    """What a publisher must know of a proxy's resource."""
+    """The parts of a proxy's resource that a publisher needs."""
 
     name: str
     group: str
     generation: int
-    #: As its resource says, by whatever clock wrote it: only *changes* of it mean anything here.
+    #: Expiry in the resource, by its writer's clock: only *changes* of it mean anything here.
     expires_at: float
     is_draining: bool = False
-    #: Its own announce TTL, seconds, as its resource says; 0 when that does not.
+    #: The proxy's own announce TTL in seconds, from its resource; 0 when unknown.
     ttl: float = 0.0
 
 
@@ -198,27 +198,28 @@ def _place(proxy: ProxyResource) -> tuple[str, int, bool]:
 @dataclass(frozen=True, slots=True)
 class _ProxyEntry:
     proxy: ProxyResource
-    #: The version at which its resource last changed.
+    #: Publisher version at which the resource last changed.
     version: int
-    #: When its expiry last changed, as seen here: its last heartbeat.
+    #: Local time at which the expiry last changed: the last heartbeat.
     beat_at: float
 
 
 class Publisher:
-    """What one proxy knows of all proxies, and what its subscribers have still to hear. One per proxy."""
+    """The list of proxies as one proxy knows it, and the changes for each subscriber. One per proxy."""
 
     def __init__(self, ttl: float, *, compact: bool) -> None:
-        #: The sender's own announce TTL, seconds; the most that is sent along.
+        #: The sender's own announce TTL in seconds; the maximum TTL in its messages.
         self.ttl = ttl
         self.compact = compact
         self.version = 0
         self._entries: dict[str, _ProxyEntry] = {}
 
     def observe(self, proxies: Iterable[ProxyResource], now: float) -> bool:
-        """Take the full list of the backend; return whether there is something to tell.
+        """Take the full list of the backend; return whether there is a message to send.
 
-        Compact: a proxy came, moved or heartbeated; of an absence nobody is told. Else: one came, moved or went; mere
-        heartbeats wait for the ticker, as a full list for each of them is what makes short TTLs dear.
+        In compact mode: a proxy came, changed or sent a heartbeat; a missing proxy is not sent. Otherwise: a proxy
+        came, changed or went; heartbeats alone wait for the next full list, because a full list for each one is
+        expensive.
         """
         version = self.version + 1
         entries: dict[str, _ProxyEntry] = {}
@@ -229,7 +230,9 @@ class Publisher:
                 entries[proxy.name] = old
                 continue
             is_heartbeat = old is None or old.proxy.expires_at != proxy.expires_at
-            entries[proxy.name] = _ProxyEntry(proxy, version, now if old is None or is_heartbeat else old.beat_at)
+            entries[proxy.name] = _ProxyEntry(
+                proxy, version, now if old is None or is_heartbeat else old.beat_at
+            )
             has_news = has_news or self.compact or old is None or _place(old.proxy) != _place(proxy)
         removed_names = self._entries.keys() - entries.keys()
         self._entries = entries
@@ -243,12 +246,12 @@ class Publisher:
         return full_interval(self.ttl, compact=self.compact)
 
     def full(self, now: float) -> tuple[DiscoveredProxy, ...]:
-        """Every proxy that heartbeated within our TTL or its own, as seen here, with what remains of that."""
+        """Return every proxy with a heartbeat within our TTL or its own, with the rest of that lifetime."""
         lifetimes = ((entry.proxy, self._remaining_ttl(entry, now)) for entry in self._entries.values())
         return tuple(self._discovered_proxy(proxy, ttl) for proxy, ttl in lifetimes if ttl > 0)
 
     def changed_since(self, version: int, now: float) -> tuple[DiscoveredProxy, ...]:
-        """What a subscriber that has read `version` must be sent now; the full list unless compact."""
+        """Return what to send a subscriber that has received `version`: the full list unless compact."""
         if not self.compact:
             return self.full(now)
         lifetimes = (
@@ -262,9 +265,9 @@ class Publisher:
         return now - entry.beat_at <= _NEWS_TTLS * self.ttl
 
     def _remaining_ttl(self, entry: _ProxyEntry, now: float) -> float:
-        """What is left of a proxy's lifetime, at most our TTL; not above 0 when it is over.
+        """Return the rest of a proxy's lifetime in seconds, at most our TTL; 0 when it is over.
 
-        While TTLs are mixed, one that heartbeats seldom must be told of to agents that come between two of its own.
+        With mixed TTLs, agents that connect between two heartbeats of a slow proxy must still be sent that proxy.
         """
         grain = _GRAIN_TTLS * self.ttl
         age = math.ceil((now - entry.beat_at) / grain) * grain
@@ -273,11 +276,13 @@ class Publisher:
 
     def _discovered_proxy(self, proxy: ProxyResource, ttl: float) -> DiscoveredProxy:
         announce_ttl = self.ttl if ttl < self.ttl else 0.0
-        return DiscoveredProxy(proxy.name, proxy.group, proxy.generation, ttl, proxy.is_draining, announce_ttl)
+        return DiscoveredProxy(
+            proxy.name, proxy.group, proxy.generation, ttl, proxy.is_draining, announce_ttl
+        )
 
 
 class Subscriber:
-    """One tunnel's place in what a publisher sends. The first read is always the full list."""
+    """Position of one tunnel in a publisher's messages. The first read is always the full list."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -286,7 +291,7 @@ class Subscriber:
         self.full_at: float | None = None
 
     def read(self, now: float) -> tuple[DiscoveredProxy, ...]:
-        """What to send now, coalesced since the last read; empty means send nothing."""
+        """Return what to send now, merged since the last read; empty means send nothing."""
         publisher = self._publisher
         if self.full_at is None or now >= self.full_at:
             proxies = publisher.full(now)

@@ -1,6 +1,6 @@
-"""A list that is read by revision: "what changed since revision R of epoch E", else everything.
+"""A list that is read by revision: the changes since revision R of epoch E, or the full list.
 
-The one law, tested: an old list with all later answers applied is the list. Pure.
+Invariant, covered by tests: an old list with all later pages applied equals the list. Pure.
 """
 
 from __future__ import annotations
@@ -10,55 +10,55 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Removals remembered; who missed more than these gets the full list.
+#: Removals remembered; a reader that missed more gets the full list.
 _TOMBSTONES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPage(Generic[T]):
-    """One answer of a feed."""
+    """One page of a feed."""
 
     epoch: str
-    #: The revision this answer reaches: ask again from here.
+    #: Revision that this page reaches; read on from here.
     revision: int
-    #: It begins a full list: forget what you had.
+    #: This page begins a full list: discard the old one.
     full: bool
-    #: There is more now: ask again at once.
+    #: More changes are waiting: read on at once.
     more: bool
     updates: tuple[T, ...]
     removed_keys: tuple[str, ...]
 
 
 class RevisionFeed(Generic[T]):
-    """The list and its log of changes. One epoch is one life of it."""
+    """A list with a log of its changes. An epoch is one lifetime of the list."""
 
     def __init__(self, epoch: str, *, tombstones: int = _TOMBSTONES) -> None:
         self.epoch = epoch
         self.revision = 0
-        # Both in the order of their revisions: a change moves its key to the end.
+        # Both are in the order of revisions: a change moves its key to the end.
         self._live: dict[str, tuple[int, T]] = {}
         self._dead: dict[str, int] = {}
         self._tombstones = tombstones
-        # Removals up to here are forgotten.
+        # Removals up to this revision are forgotten.
         self._floor = 0
 
     def __len__(self) -> int:
         return len(self._live)
 
     def get(self, key: str) -> T | None:
-        """The value of a key; None when it has none."""
+        """Return the value of a key; None without one."""
         entry = self._live.get(key)
         return None if entry is None else entry[1]
 
     def put(self, key: str, value: T) -> None:
-        """Add or change a key."""
+        """Add or change the value of a key."""
         self.revision += 1
         self._live.pop(key, None)
         self._dead.pop(key, None)
         self._live[key] = (self.revision, value)
 
     def remove(self, key: str) -> None:
-        """Remove a key; one that is not there changes nothing."""
+        """Remove a key; a missing key changes nothing."""
         if self._live.pop(key, None) is None:
             return
         self.revision += 1
@@ -68,7 +68,7 @@ class RevisionFeed(Generic[T]):
             self._floor = self._dead.pop(oldest)
 
     def since(self, epoch: str, revision: int, limit: int) -> FeedPage[T]:
-        """At most `limit` changes after `revision`; the full list for another epoch or a forgotten revision."""
+        """Return at most `limit` changes after `revision`; the full list for another epoch or a forgotten revision."""
         full = epoch != self.epoch or revision < self._floor or revision > self.revision
         start = 0 if full else revision
         full = full or start == 0

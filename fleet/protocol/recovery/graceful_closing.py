@@ -1,9 +1,10 @@
-"""Which tunnel an agent closes because it needs it no more, and when: RFD 226, "Closing Connections".
+"""Closing of tunnels that an agent no longer needs: which one, and when. RFD 226, "Closing Connections".
 
-Two rules. The RFD's: a tunnel to an expired proxy, or one too many to desired proxies, after it was that for a random
-30 to 60 minutes of its own. Upstream's: one too many, the slowest, after a threshold without change, which begins anew
-with each, and never an expired one. Either lets one tunnel go at a time. What drains, for days perhaps,
-counts for nothing and keeps no other open. Pure: `now` and `chance`, a number in [0, 1), are arguments.
+There are two rules. The RFD's: close a tunnel to an expired proxy, or an excess tunnel to a desired one, after it was
+surplus for a random 30 to 60 minutes of its own. Upstream's: close the slowest excess tunnel after a threshold without
+any change (each change starts it anew), and never one to an expired proxy. Both close one tunnel at a time. Draining
+tunnels, which may take days, do not count and keep no other open. Pure: `now` and `chance`, a number in [0, 1), are
+arguments.
 """
 
 from __future__ import annotations
@@ -22,53 +23,53 @@ _GOLDEN_RATIO = 0.618033988749895
 class ClosingReason(StrEnum):
     """Why a tunnel is closed."""
 
-    #: Its proxy is expired, and the tunnels wanted stand without it.
+    #: The proxy is expired, and there are enough tunnels without this one.
     EXPIRED = "expired"
-    #: There are more tunnels to desired proxies than wanted.
+    #: There are more tunnels to desired proxies than needed.
     EXCESS = "excess"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTunnel:
-    """A tunnel of the agent, as it is now."""
+    """The current state of one tunnel of the agent."""
 
     proxy: str
     opened_at: float
-    #: It takes nobody new and ends with its last user connection.
+    #: No new user connections; the tunnel ends with its last one.
     is_draining: bool = False
-    #: User connections on it.
+    #: Number of user connections.
     sessions: int = 0
-    #: Smoothed round-trip time, seconds; None before it was measured.
+    #: Smoothed round-trip time, seconds; None before the first measurement.
     rtt: float | None = None
-    #: When its proxy was last heard of.
+    #: When the last message of the proxy arrived.
     last_seen_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingPolicy:
-    """Which rule an agent follows. With neither it closes nothing."""
+    """The rule by which an agent closes tunnels. With neither rule it closes none."""
 
-    #: The RFD's rule, ClusterNetworkingConfig.GracefulTunnelClosing.
+    #: The RFD's rule: ClusterNetworkingConfig.GracefulTunnelClosing.
     graceful: bool = False
     #: Bounds of the RFD's wait, seconds.
     wait: tuple[float, float] = DEFAULT_CLOSING_WAIT
-    #: Above 0: upstream's rule, with this wait, seconds.
+    #: Above 0: upstream's rule, with this wait in seconds.
     threshold: float = 0.0
 
     @classmethod
     def of(cls, config: NetworkingConfig) -> ClosingPolicy:
-        """What a cluster's config says."""
+        """Return the policy of a cluster's networking config."""
         return cls(config.graceful_tunnel_closing, config.closing_wait, config.tunnel_disconnect_threshold)
 
     @property
     def active(self) -> bool:
-        """Whether anything is ever closed."""
+        """Return whether any rule is on."""
         return self.graceful or self.threshold > 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingDecision:
-    """A tunnel to drain and close now."""
+    """A tunnel to drain and then close."""
 
     proxy: str
     reason: ClosingReason
@@ -76,7 +77,7 @@ class ClosingDecision:
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """How long a tunnel must have been surplus before it is closed."""
+    """Start, and length in seconds, of the wait before a surplus tunnel is closed."""
 
     since: float
     seconds: float
@@ -86,24 +87,24 @@ class _Wait:
 
 
 class GracefulClosing:
-    """The closings of one agent. Ask `decide` now and then; what it answers must then be drained.
+    """Closes the surplus tunnels of one agent. Call `decide` regularly, and drain the tunnel that it returns.
 
-    A proxy may have frozen a moment ago, and its tunnel looks well until pings remain unanswered. So nothing is closed
-    on the strength of tunnels that were not heard of since it came to closing: `asked_at` then says that all are to
-    be pinged.
+    A proxy may have frozen a moment ago, while its tunnel still looks healthy until pings stay unanswered. So nothing
+    is closed until the remaining tunnels received a message after the decision came up: `pings_requested_at` is then
+    set, and the caller must ping all tunnels.
     """
 
     def __init__(self, policy: ClosingPolicy | None = None) -> None:
         self.policy = policy or ClosingPolicy()
-        #: The wait of each surplus tunnel, by proxy: drawn once, when the tunnel became surplus.
+        #: Wait of each surplus tunnel, by proxy; drawn once, when the tunnel becomes surplus.
         self._waits: dict[str, _Wait] = {}
-        #: Since when an answer on the other tunnels is waited for; None while nothing is about to be closed.
+        #: Since when answers on the other tunnels are awaited; None while no closing is due.
         self.pings_requested_at: float | None = None
         self._connected_proxies: frozenset[str] = frozenset()
         self._connectivity_changed_at: float | None = None
 
     def set_policy(self, policy: ClosingPolicy) -> None:
-        """Follow another rule; what was waited for under the old one does not count."""
+        """Change the policy; waits under the old one do not count."""
         if policy != self.policy:
             self.policy = policy
             self._forget()
@@ -111,7 +112,7 @@ class GracefulClosing:
     def decide(
         self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float, chance: float
     ) -> ClosingDecision | None:
-        """The one tunnel to drain now; None almost always."""
+        """Return the one tunnel to drain now; almost always None."""
         connected_proxies = frozenset(tunnel.proxy for tunnel in tunnels)
         if connected_proxies != self._connected_proxies:
             self._connected_proxies, self._connectivity_changed_at = connected_proxies, now
@@ -136,9 +137,10 @@ class GracefulClosing:
         if closable[due.proxy] is ClosingReason.EXPIRED:
             selected = due
         else:
-            # One is too many: who goes is decided now, by the users there are now.
+            # One tunnel is in excess: choose it now, by the current users of each.
             selected = first_by_rfd(
-                [candidate for candidate in candidates if closable[candidate.proxy] is ClosingReason.EXCESS], closable
+                [candidate for candidate in candidates if closable[candidate.proxy] is ClosingReason.EXCESS],
+                closable,
             )
         if not self._are_others_live(selected, tunnels, snapshot, now):
             return None
@@ -153,9 +155,11 @@ class GracefulClosing:
         now: float,
         chance: float,
     ) -> None:
-        """Draw the wait of each tunnel that became surplus now, and forget those of tunnels that are no more."""
-        expired_proxies = [tunnel.proxy for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXPIRED]
-        # Of tunnels to desired proxies as many are surplus as are too many: first those that were so the longest.
+        """Draw the wait of each tunnel that just became surplus, and forget those of tunnels that are not any more."""
+        expired_proxies = [
+            tunnel.proxy for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXPIRED
+        ]
+        # Of the tunnels to desired proxies, only the excess count is surplus: first those that were so for the longest.
         excess = sorted(
             (tunnel for tunnel in candidates if closable[tunnel.proxy] is ClosingReason.EXCESS),
             key=lambda tunnel: (self._surplus_since(tunnel.proxy), *_order(tunnel, closable)),
@@ -165,7 +169,8 @@ class GracefulClosing:
         low, high = self.policy.wait
         fresh = [proxy for proxy in surplus if proxy not in self._waits]
         for number, proxy in enumerate(fresh):
-            # One chance for all that became surplus together: the golden ratio spreads them evenly over the bounds.
+            # Tunnels that become surplus together share one chance: the golden ratio spreads them evenly over the
+            # bounds.
             share = (chance + number * _GOLDEN_RATIO) % 1.0
             self._waits[proxy] = _Wait(now, low + share * (high - low))
         self._waits = {proxy: self._waits[proxy] for proxy in surplus}
@@ -179,7 +184,7 @@ class GracefulClosing:
         return wait is not None and wait.is_over(now)
 
     def _spend_wait(self, due_proxy: str, selected_proxy: str) -> None:
-        """Use up the wait that is over; where another tunnel goes for it, that one's own wait is left to `due`."""
+        """Remove the wait that is over; if another tunnel is closed instead, `due` takes over that tunnel's wait."""
         own_wait = self._waits.pop(selected_proxy, None)
         if due_proxy != selected_proxy:
             del self._waits[due_proxy]
@@ -189,11 +194,18 @@ class GracefulClosing:
     def _are_others_live(
         self, selected: LiveTunnel, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float
     ) -> bool:
-        """Whether the others are known to work, and are enough; if that is not known yet, begin to ask."""
+        """Return whether enough of the other tunnels answered since `requested_at`.
+
+        Set `requested_at` on the first call.
+        """
         if self.pings_requested_at is None:
             self.pings_requested_at = now
         requested_at = self.pings_requested_at
-        live_tunnels = [tunnel for tunnel in tunnels if tunnel.proxy == selected.proxy or tunnel.last_seen_at > requested_at]
+        live_tunnels = [
+            tunnel
+            for tunnel in tunnels
+            if tunnel.proxy == selected.proxy or tunnel.last_seen_at > requested_at
+        ]
         if selected.proxy not in closable_by_rfd(live_tunnels, snapshot):
             return False
         self.pings_requested_at = None
@@ -203,7 +215,9 @@ class GracefulClosing:
         self._waits.clear()
         self.pings_requested_at = None
 
-    def _upstream(self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float) -> ClosingDecision | None:
+    def _upstream(
+        self, tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot, now: float
+    ) -> ClosingDecision | None:
         live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
         desired_tunnels = [tunnel for tunnel in live if tunnel.proxy in snapshot.desired_proxies]
         desired_count = snapshot.connection_count
@@ -220,10 +234,10 @@ class GracefulClosing:
 
 
 def first_by_rfd(ripe: Collection[LiveTunnel], closable: Mapping[str, ClosingReason]) -> LiveTunnel:
-    """Which of the ripe tunnels goes first; there must be one.
+    """Return the first of the tunnels whose wait is over; `ripe` must not be empty.
 
-    Expired ones first: they serve least. Then whom fewest users notice; then the newest, the stand-in that was opened
-    while something was down, so that agents go back to where they were spread.
+    Tunnels to expired proxies come first, as the least useful; then those with the fewest users; then the newest,
+    opened as a replacement during an outage, so that agents return to their earlier distribution.
     """
     return min(ripe, key=lambda tunnel: _order(tunnel, closable))
 
@@ -233,19 +247,19 @@ def _order(tunnel: LiveTunnel, closable: Mapping[str, ClosingReason]) -> tuple[b
 
 
 def closable_by_rfd(tunnels: Collection[LiveTunnel], snapshot: TrackerSnapshot) -> dict[str, ClosingReason]:
-    """The tunnels any one of which the RFD's rule would let go now, were the wait over.
+    """Return the tunnels that the RFD's rule could close now if their wait were over: each of them, but only one.
 
-    A tunnel to a tracked proxy of an older generation is never among them: rollouts rest on those.
+    A tunnel to a tracked proxy of an older generation is never among them: rollouts depend on those.
     """
     live = [tunnel for tunnel in tunnels if not tunnel.is_draining]
-    # Nothing is known of any proxy: whatever stands is all there is.
+    # No proxy is known: the existing tunnels are all there is.
     if len(live) < 2 or not snapshot.desired_proxies:
         return {}
     desired_proxies = {tunnel.proxy for tunnel in live if tunnel.proxy in snapshot.desired_proxies}
     too_many = 0 < snapshot.connection_count < len(desired_proxies)
     closable = dict.fromkeys(desired_proxies if too_many else (), ClosingReason.EXCESS)
-    # Once as many stand as could. With fewer desired proxies than tunnels wanted that is all of them: waiting
-    # for a number that cannot be reached would keep what expired for ever.
+    # Only with as many tunnels as possible: if there are fewer desired proxies than needed tunnels, that means all of
+    # them. Waiting for a number that cannot be reached would keep tunnels to expired proxies forever.
     if len(desired_proxies) >= snapshot.desired_tunnel_count:
         expired_proxies = (tunnel.proxy for tunnel in live if tunnel.proxy not in snapshot.tracked_proxies)
         closable.update(dict.fromkeys(expired_proxies, ClosingReason.EXPIRED))

@@ -1,8 +1,8 @@
 """`teleport_pick_healthy` as a state machine: RFD 226, "Defining a Custom Policy Behavior".
 
-One *active* connection, and at most one *backup* that is tried while the active one is unhealthy, each as pick_first
-makes it. The shell (fleet/transport) tells what happened, and does the commands it is answered. Pure: `now`, of any
-one clock, and `chance`, a number in [0, 1), are arguments.
+One *active* connection, and at most one *backup* that is tried while the active one is unhealthy, each made as
+pick_first does. The caller (fleet/transport) reports events and executes the commands it gets back. Pure: `now`, of
+any one clock, and `chance`, a number in [0, 1), are arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfi
 
 
 class Connectivity(Enum):
-    """What a connection is, in gRPC's words."""
+    """State of a connection, in gRPC's terms."""
 
     IDLE = auto()
     CONNECTING = auto()
@@ -24,7 +24,7 @@ class Connectivity(Enum):
 
 
 class ServerHealth(Enum):
-    """What is known of the server at the other end."""
+    """Health of the server of a connection."""
 
     UNKNOWN = auto()
     HEALTHY = auto()
@@ -33,19 +33,19 @@ class ServerHealth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BalancerSettings:
-    """When connections are tried. Seconds."""
+    """When new connections are made. Seconds."""
 
-    #: After a flip to unhealthy a backup is tried within this, at random. None: as upstream, `base` to half as much
-    #: again. A quarter of a second spreads a thousand agents thinly enough, and costs users ten times less.
+    #: Upper bound of the random wait before the first backup. None: as upstream, `base` to 1.5 times that. A quarter of
+    #: a second spreads a thousand agents well enough, and users wait a tenth of upstream's time.
     first_wait: float | None = 0.25
-    #: Later tries wait for this, doubled each time up to the ceiling, and up to half of that again.
+    #: Wait before the next backup, doubled each time up to the ceiling, plus up to half of that at random.
     base: float = 2.0
     ceiling: float = 16.0
-    #: A connection may take this, and a tenth of it more, until its health is known.
+    #: Time in which the health of a connection must be known, plus up to a tenth at random.
     connect_within: float = 30.0
-    #: RPCs on a connection that was left end by force after this; None: they take the time they need.
+    #: Time after which the RPCs of a retired connection are ended; None: they take the time they need.
     drain_timeout: float | None = None
-    #: Move to a new connection this often, and up to half as long again; None: never.
+    #: Interval of moves to a new connection, plus up to half of that at random; None: never.
     reconnect_every: float | None = None
 
 
@@ -54,7 +54,7 @@ DEFAULTS = BalancerSettings()
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Make a connection, with the addresses in another order if `shuffled`, and keep it connected."""
+    """Make a connection and keep it connected; `shuffle`: try the addresses in another order."""
 
     connection: int
     shuffle: bool
@@ -62,7 +62,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class RequestConfig:
-    """Ask it for its service config, on that very connection, until it is lost."""
+    """Request the service config on this connection, until it is lost."""
 
     connection: int
     life: int
@@ -70,7 +70,7 @@ class RequestConfig:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Watch the health of this service on it, and of no other, until it is lost; None: watch nothing any more."""
+    """Watch the health of this one service on the connection, until it is lost; None: end the watch."""
 
     connection: int
     life: int
@@ -78,23 +78,23 @@ class Watch:
 
 
 class RetireReason(StrEnum):
-    """Why a connection is left: what became of a failover."""
+    """Why a connection is retired: the result of a failover."""
 
-    #: It was sick or lost, and another took over.
+    #: The active connection was unhealthy or lost, and the backup took over.
     MOVED = auto()
-    #: A new one took over without need: `reconnect_every`.
+    #: A new connection took over as planned by `reconnect_every`.
     RENEWED = auto()
-    #: It was tried, and the old one was well first.
+    #: The backup was not needed: the active connection recovered first.
     RECOVERED = auto()
-    #: It was tried, and was sick too, or came to nothing in time: another is tried.
+    #: The backup was unhealthy, too, or was not ready in time: another one is tried.
     REPLACED = auto()
-    #: It was tried without need, and came to nothing.
+    #: The connection planned by `reconnect_every` failed.
     RENEWAL_FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Close it once its RPCs have ended; end them after `within` seconds unless that is None."""
+    """Close a connection once its RPCs have ended; end them after `within` seconds unless that is None."""
 
     connection: int
     within: float | None
@@ -104,40 +104,40 @@ class Retire:
 Command = Open | RequestConfig | Watch | Retire
 
 
-#: gRPC health's name for the server as a whole.
+#: Name of the whole server in gRPC health.
 _WHOLE_SERVER = ""
 
 
 class PolicyResponse(Enum):
-    """What became of the question for the policy of a connection."""
+    """State of the request for a connection's service config."""
 
     AWAITED = auto()
-    #: The server answered with its policy.
+    #: The server sent its policy.
     POLICY = auto()
-    #: The server has no policies: it is an old one.
+    #: The server is too old to have a policy.
     NO_POLICY = auto()
-    #: The question failed, which says nothing of the server.
+    #: The request failed, which shows nothing about the server.
     FAILED = auto()
 
 
 @dataclass(slots=True)
 class _Connection:
     id: int
-    #: In force until the server answers: the policy of the connection before.
+    #: Until the server sends its own policy: that of the previous connection.
     policy: ServiceConfig
     connectivity: Connectivity = Connectivity.IDLE
-    #: Counts how often it became READY: what is heard of an earlier life is no news.
+    #: Count of READY transitions: events of an earlier life are ignored.
     life: int = 0
     policy_response: PolicyResponse = PolicyResponse.AWAITED
-    #: The service whose health is watched; None: the policy in force asks for none.
+    #: The service whose health is watched; None: the policy does not check health.
     service: str | None = None
-    #: The last status of that service.
+    #: The last reported status of that service.
     status: ServerHealth = ServerHealth.UNKNOWN
-    #: False: the server has no health service to watch.
+    #: False: the server has no health service.
     has_health_service: bool = True
-    #: The service of the policy, if the server does not know that service.
+    #: The service of the policy, if the server does not know it.
     unknown_service: str | None = None
-    #: It was READY when the watch of that service began.
+    #: The connection was READY when the watch of that service began.
     was_ready: bool = False
 
     @property
@@ -146,7 +146,7 @@ class _Connection:
 
     @property
     def health(self) -> ServerHealth:
-        """What decisions go by: a server is no better than unknown before its policy is."""
+        """Health for decisions: unknown, not healthy, until the policy is known."""
         health = ServerHealth.HEALTHY if self.service is None else self.status
         if self.policy_response is PolicyResponse.AWAITED and health is ServerHealth.HEALTHY:
             return ServerHealth.UNKNOWN
@@ -154,11 +154,11 @@ class _Connection:
 
     @property
     def state(self) -> Connectivity:
-        """What gRPC would report: gRFC A17 where health is checked, the state of the connection where it is not."""
+        """State as gRPC reports it: by gRFC A17 with a health check, else the state of the connection."""
         if not self.is_connected or self.service is None:
             return self.connectivity
         if self.status is ServerHealth.UNKNOWN and self.was_ready:
-            return Connectivity.READY  # gRPC has no way back from READY to CONNECTING
+            return Connectivity.READY  # gRPC has no transition from READY to CONNECTING
         return _AS_CONNECTIVITY[self.status]
 
     @property
@@ -174,13 +174,13 @@ class _Connection:
         return not self.is_ready and not self.is_unhealthy
 
     def begin(self, connectivity: Connectivity) -> None:
-        """Forget what was heard: whoever answers now may be another server."""
+        """Forget the last server: the next one that answers may be another."""
         self.connectivity, self.policy_response = connectivity, PolicyResponse.AWAITED
         self.service, self.status = None, ServerHealth.UNKNOWN
         self.has_health_service, self.unknown_service, self.was_ready = True, None, False
 
     def watch(self, service: str | None) -> list[Command]:
-        """Watch a service, unless it is watched already."""
+        """Watch a service unless it is watched already."""
         if service and service == self.unknown_service:
             service = _WHOLE_SERVER
         if service == self.service:
@@ -191,62 +191,62 @@ class _Connection:
 
 
 class Balancer:
-    """Decides which connections there are and which of them carries new RPCs."""
+    """Decides which connections exist, and which one carries new RPCs."""
 
     def __init__(self, settings: BalancerSettings = DEFAULTS) -> None:
         self._settings = settings
         self._active = _Connection(0, ServiceConfig())
         self._backup: _Connection | None = None
         self._last_id = 0
-        # Backups tried since all was well.
+        # Backups tried since the active connection was last ready.
         self._tries = 0
         self._reconnect_at: float | None = None
         self._connect_at: float | None = None
         self._renew_at: float | None = None
-        # The backup is there to move to by and by, not because anything is wrong.
+        # The backup is a planned renewal, not a failover.
         self._is_renewing = False
 
     @property
     def active_id(self) -> int:
-        """The connection whose health and policy count."""
+        """Id of the connection whose health and policy count."""
         return self._active.id
 
     @property
     def backup_id(self) -> int | None:
-        """The connection that is being tried."""
+        """Id of the connection that is being tried; None without one."""
         return None if self._backup is None else self._backup.id
 
     @property
     def picked_id(self) -> int:
-        """The connection for new RPCs: the active one, healthy or not, unless it is down and the backup is not.
+        """Id of the connection for new RPCs: the active one, healthy or not, unless only the backup is connected.
 
-        Upstream stays with the active one even then; an unhealthy server may still answer what would fail at once.
+        Upstream uses the active one even then; an unhealthy server may still answer RPCs that would fail at once.
         """
         return self._picked_connection.id
 
     @property
     def connectivity(self) -> Connectivity:
-        """What the whole is, as gRPC has it; but a connection in TRANSIENT_FAILURE that stands carries RPCs."""
+        """State of the channel in gRPC's terms; but an unhealthy connection (TRANSIENT_FAILURE) still carries RPCs."""
         return self._picked_connection.state
 
     @property
     def mode(self) -> PickHealthyMode:
-        """What it runs with."""
+        """Mode of the policy in force."""
         return self._active.policy.mode
 
     @property
     def health_check(self) -> bool:
-        """Whether the health of the active connection is watched."""
+        """Return whether the health of the active connection is watched."""
         active = self._active
         return active.is_connected and active.service is not None and active.has_health_service
 
     @property
     def unknown_service(self) -> str | None:
-        """The service of the policy, if the server of the active connection does not know it: SERVICE_UNKNOWN."""
+        """The policy's health service if the active connection's server answers SERVICE_UNKNOWN for it; else None."""
         return self._active.unknown_service
 
     def is_undecided(self, connection_id: int) -> bool:
-        """Whether it is not known yet what a connection is good for: it is being made, or asked for its health."""
+        """Return whether a connection is still being made, or its health is not known yet."""
         connection = self._find(connection_id)
         if connection is None or connection.connectivity in (
             Connectivity.TRANSIENT_FAILURE,
@@ -257,20 +257,20 @@ class Balancer:
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `wake`; None: when something happens."""
+        """When to call `wake`; None: only events matter."""
         return min(
             (at for at in (self._reconnect_at, self._connect_at, self._renew_at) if at is not None),
             default=None,
         )
 
     def start(self) -> list[Command]:
-        """Begin with the first connection."""
+        """Return the command for the first connection."""
         return [Open(self._active.id, shuffle=False)]
 
     def on_connectivity(
         self, connection_id: int, connectivity: Connectivity, now: float, chance: float
     ) -> list[Command]:
-        """A connection is READY (each time it becomes so, whether or not its loss was seen), or is not."""
+        """Process a new state of a connection; call it for every READY, even if its loss was not noticed."""
         connection = self._find(connection_id)
         if connection is None:
             return []
@@ -279,15 +279,15 @@ class Balancer:
         if connectivity is Connectivity.READY:
             connection.life += 1
             commands.append(RequestConfig(connection.id, connection.life))
-            # Both at once: one round trip less until it is known to be healthy.
+            # Request both at once: the health is known one round trip earlier.
             commands += connection.watch(_service_to_watch(connection.policy))
-            connection.was_ready = False  # a new connection is READY once its health is told (gRFC A17)
+            connection.was_ready = False  # a new connection is READY once its health is known (gRFC A17)
         return commands + self._decide(now, chance)
 
     def on_config(
         self, connection_id: int, life: int, config: ServiceConfig, now: float, chance: float
     ) -> list[Command]:
-        """A server answered with its policy."""
+        """Process the policy that a server sent."""
         connection = self._find(connection_id, life)
         if connection is None or connection.policy_response is PolicyResponse.POLICY:
             return []
@@ -295,17 +295,19 @@ class Balancer:
         return connection.watch(_service_to_watch(config)) + self._decide(now, chance)
 
     def on_policy_missing(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
-        """A server answered that it has no policies. It counts as healthy, and the mode stays."""
+        """Process that a server has no policy: it counts as healthy, and the mode stays."""
         connection = self._find(connection_id, life)
         if connection is None or connection.policy_response is PolicyResponse.POLICY:
             return []
         connection.policy_response = PolicyResponse.NO_POLICY
         return connection.watch(None) + self._decide(now, chance)
 
-    def on_config_request_failed(self, connection_id: int, life: int, now: float, chance: float) -> list[Command]:
-        """The question for the policy failed; it may be answered later. The last known policy stays in force.
+    def on_config_request_failed(
+        self, connection_id: int, life: int, now: float, chance: float
+    ) -> list[Command]:
+        """Process a failed request for the policy, which may succeed later. The last known policy stays in force.
 
-        So does the watch of that policy: a failed question is no sign of health.
+        So does the health watch of that policy: a failed request shows nothing about health.
         """
         connection = self._find(connection_id, life)
         if connection is None or connection.policy_response is not PolicyResponse.AWAITED:
@@ -324,7 +326,7 @@ class Balancer:
         *,
         has_health_service: bool = True,
     ) -> list[Command]:
-        """A health watch said something; not `watched`: its server has no health service."""
+        """Process a status from a health watch; not `has_health_service`: the server has no health service."""
         connection = self._find(connection_id, life)
         if connection is None or connection.service != service:
             return []
@@ -334,9 +336,9 @@ class Balancer:
     def on_service_unknown(
         self, connection_id: int, life: int, service: str, now: float, chance: float
     ) -> list[Command]:
-        """A server does not know the service of the policy: the health of the whole server counts instead.
+        """Process that a server does not know the policy's service: use the health of the whole server instead.
 
-        Upstream watches that one under whatever name. A wrong name must not have clients try server after server.
+        Upstream always watches the whole server. A wrong name must not make clients try one server after the other.
         """
         connection = self._find(connection_id, life)
         if connection is None or connection.service != service:
@@ -348,7 +350,7 @@ class Balancer:
         return connection.watch(_WHOLE_SERVER) + self._decide(now, chance)
 
     def wake(self, now: float, chance: float) -> list[Command]:
-        """The time `wake_at` has come."""
+        """Process that `wake_at` has passed."""
         late = self._connect_at is not None and now >= self._connect_at
         due = late or (self._reconnect_at is not None and now >= self._reconnect_at)
         if due:
@@ -367,23 +369,23 @@ class Balancer:
         return commands + self._decide(now, chance)
 
     def _needs_backup(self, *, late: bool) -> bool:
-        """Whether a backup is to be tried now. Upstream leaves a backup alone that never comes to an end."""
+        """Return whether to try a backup now. Upstream never replaces a backup that stays in CONNECTING."""
         if self._is_settled:
             return False
         return self._backup is None or self._backup.is_unhealthy or (late and self._backup.is_connecting)
 
     @property
     def _is_settled(self) -> bool:
-        """All is well, or pick_first: then nothing is to be done."""
+        """Return whether nothing is to be done: the active connection is ready, or the mode is pick_first."""
         return self._active.is_ready or self.mode is not PickHealthyMode.RECONNECT
 
     def _decide(self, now: float, chance: float) -> list[Command]:
-        """Look at both connections and say what follows.
+        """Return the commands that follow from the state of both connections.
 
-        1. The active one is ready, or it is pick_first: the backup is dropped, all timers with it.
-        2. The backup is ready: it takes over, and the old one is left to its RPCs.
-        3. The one that was tried last is still connecting: it has `connect_within`.
-        4. It is unhealthy: another is tried after a while.
+        1. The active one is ready, or the mode is pick_first: drop the backup and all timers.
+        2. The backup is ready: it takes over, and the old one is retired.
+        3. The connection tried last is still connecting: it has `connect_within`.
+        4. It is unhealthy: try another one after a wait.
         """
         if self._is_settled:
             return self._decide_settled(now, chance)
@@ -449,11 +451,13 @@ class Balancer:
     def _picked_connection(self) -> _Connection:
         backup = self._backup
         return (
-            backup if backup is not None and backup.is_connected and not self._active.is_connected else self._active
+            backup
+            if backup is not None and backup.is_connected and not self._active.is_connected
+            else self._active
         )
 
     def _find(self, connection_id: int, life: int | None = None) -> _Connection | None:
-        """A connection we still have; None for one that was left, or for an earlier life of one."""
+        """Return a current connection; None for a retired one or an earlier life."""
         for connection in (self._active, self._backup):
             if connection is not None and connection.id == connection_id:
                 if life is not None and (life != connection.life or not connection.is_connected):
@@ -470,15 +474,15 @@ _AS_CONNECTIVITY = {
 
 
 def _service_to_watch(policy: ServiceConfig) -> str | None:
-    # In pick_first nothing would come of knowing the health of the server.
+    # In pick_first the health of the server has no effect.
     return policy.health_service if policy.mode is PickHealthyMode.RECONNECT else None
 
 
 def backup_wait(tries: int, chance: float, settings: BalancerSettings) -> float:
-    """How long to wait before the next backup when so many were tried, seconds."""
+    """Return the seconds to wait before the next backup after `tries` backups."""
     if settings.first_wait is not None:
         if tries == 0:
             return chance * settings.first_wait
         tries -= 1
-    # A fleet may be sick for days: the power must not outgrow a float.
+    # A fleet may be unhealthy for days: the power must not overflow a float.
     return min(settings.base * 2.0 ** min(tries, 32), settings.ceiling) * (1 + chance / 2)

@@ -1,8 +1,8 @@
-"""The answer of GetServiceConfig: RFD 226, "Policy Configuration Discovery", in both dialects.
+"""The response of GetServiceConfig: RFD 226, "Policy Configuration Discovery", in both dialects.
 
-The RFD's text has `mode` as a string, what shipped upstream has an enum under the same field number. A
-decoder of either kind keeps the other's field as unknown, so one answer that carries both serves both.
-The messages are tiny: they are read and written here as bytes.
+In the RFD's text `mode` is a string; what shipped upstream has an enum under the same field number. A decoder of either
+kind treats the other's field as unknown, so one response with both serves both. The messages are tiny: they are encoded
+and decoded here, without generated code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum, StrEnum
 
 #: The RFD's variable: JSON wrapped in `grpc_client_lb_policy`.
 RFD_VARIABLE = "TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY"
-#: What shipped upstream: the bare ServiceConfig as protojson.
+#: The variable that shipped upstream: the plain ServiceConfig as protojson.
 UPSTREAM_VARIABLE = "TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG"
 
 
@@ -28,7 +28,7 @@ class PickHealthyMode(StrEnum):
 
 
 class Dialect(Enum):
-    """Which decoders can read what `encode` writes."""
+    """Dialect of an encoded response, named after the decoders that can read it."""
 
     RFD = "rfd"
     UPSTREAM = "upstream"
@@ -36,26 +36,26 @@ class Dialect(Enum):
 
 
 class ServiceConfigError(ValueError):
-    """A service config that cannot be read; the sentence says where and why."""
+    """A service config that cannot be read; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """What a client is told of load balancing."""
+    """A client's load balancing settings."""
 
     mode: PickHealthyMode = PickHealthyMode.PICK_FIRST
-    #: The service whose health is watched; None when health is not checked.
+    #: The service whose health is watched; None: health is not checked.
     health_service: str | None = None
 
     @property
     def health_check(self) -> bool:
-        """Whether health is checked; the empty service name counts."""
+        """Return whether health is checked; the empty service name counts."""
         return self.health_service is not None
 
 
 _ENUM = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
 _BY_NUMBER = {number: mode for mode, number in _ENUM.items()}
-#: protojson writes enums by name; the RFD writes words.
+#: protojson writes enums by name; the RFD uses words.
 _BY_NAME = {
     "pick_first": PickHealthyMode.PICK_FIRST,
     "reconnect": PickHealthyMode.RECONNECT,
@@ -69,7 +69,7 @@ _VARINT, _LENGTH = 0, 2
 
 
 def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
-    """Write a GetServiceConfigResponse."""
+    """Return an encoded GetServiceConfigResponse."""
     policy = b""
     if dialect is not Dialect.UPSTREAM:
         policy += _field(1, config.mode.encode())
@@ -81,11 +81,13 @@ def encode(config: ServiceConfig, dialect: Dialect = Dialect.BOTH) -> bytes:
     return _field(1, body)
 
 
-# Whoever asks again, on whatever connection, is nearly always told what was said before.
+# Clients that ask again nearly always receive the same response.
 @functools.lru_cache(maxsize=64)
 def decode(response: bytes) -> ServiceConfig:
-    """Read a GetServiceConfigResponse of either dialect, as a client does: the first policy it knows counts,
-    an unknown mode reads as pick_first. Raises ServiceConfigError when the bytes are no message."""
+    """Decode a GetServiceConfigResponse of either dialect, as a client does. Raises ServiceConfigError.
+
+    The first known policy counts, and an unknown mode reads as pick_first.
+    """
     mode, has_policy, service, checks, textual = PickHealthyMode.PICK_FIRST, False, None, False, False
     for config in _messages(response, 1):
         for entry in _messages(config, 1):
@@ -98,15 +100,15 @@ def decode(response: bytes) -> ServiceConfig:
             for name in _messages(check, 1):
                 service = _text(name)
     if checks and service is None and textual:
-        # The RFD's service name is no optional field: its empty one, of its own sample, is not on the wire.
+        # The RFD's service name is not an optional field: when empty, as in its sample, it is not on the wire.
         service = ""
     return ServiceConfig(mode, service)
 
 
 def from_environment(environment: Mapping[str, str]) -> ServiceConfig:
-    """What an auth is to answer; the default (pick_first, no health check) when neither variable is set.
+    """Return the config that an auth serves; the default (pick_first, no health check) when neither variable is set.
 
-    Raises ServiceConfigError for a value that does not parse, and when both are set and differ.
+    Raises ServiceConfigError for a value that does not parse, and for two values that differ.
     """
     configs: list[ServiceConfig] = []
     for variable, wrapper in ((RFD_VARIABLE, "grpc_client_lb_policy"), (UPSTREAM_VARIABLE, None)):
@@ -114,16 +116,16 @@ def from_environment(environment: Mapping[str, str]) -> ServiceConfig:
         if text:
             configs.append(_from_json(text, variable, wrapper))
     if len(configs) == 2 and configs[0] != configs[1]:
-        raise ServiceConfigError(f"{RFD_VARIABLE} and {UPSTREAM_VARIABLE} differ: set one of them")
+        raise ServiceConfigError(f"{RFD_VARIABLE} and {UPSTREAM_VARIABLE} differ. Set only one of them")
     return configs[0] if configs else ServiceConfig()
 
 
-#: A comma before a closing bracket, outside of strings: the RFD's own examples have them.
+#: A comma before a closing bracket, outside of strings: the RFD's own examples contain some.
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 
 def without_trailing_commas(text: str) -> str:
-    """JSON as the RFD's own samples have it, made strict."""
+    """Return JSON without the trailing commas that the RFD's samples have."""
     return _TRAILING_COMMA.sub(r"\1", text)
 
 
@@ -135,7 +137,7 @@ def _from_json(text: str, variable: str, wrapper: str | None) -> ServiceConfig:
     document = _object(document, variable)
     if wrapper is not None:
         if wrapper not in document:
-            raise ServiceConfigError(f"{variable} has no {wrapper!r} at its top")
+            raise ServiceConfigError(f"{variable} has no top-level key {wrapper!r}")
         document = _object(document[wrapper], f"{variable}: {wrapper}")
     return ServiceConfig(_json_mode(document, variable), _json_service(document, variable))
 
@@ -166,7 +168,7 @@ def _json_mode(document: Mapping[str, object], variable: str) -> PickHealthyMode
         if isinstance(mode, int) and not isinstance(mode, bool) and mode in {0, 1, 2}:
             return _BY_NUMBER.get(mode, PickHealthyMode.PICK_FIRST)
         if not isinstance(mode, str) or mode not in _BY_NAME:
-            raise ServiceConfigError(f"{variable}: mode {mode!r} is neither 'pick_first' nor 'reconnect'")
+            raise ServiceConfigError(f"{variable}: {mode!r} is not a mode. Use 'pick_first' or 'reconnect'")
         return _BY_NAME[mode]
     return PickHealthyMode.PICK_FIRST
 
@@ -207,7 +209,9 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise ServiceConfigError("the answer of GetServiceConfig holds a string that is not UTF-8") from None
+        raise ServiceConfigError(
+            "the response of GetServiceConfig contains a string that is not UTF-8"
+        ) from None
 
 
 def _messages(message: bytes, number: int) -> Iterator[bytes]:
@@ -217,7 +221,7 @@ def _messages(message: bytes, number: int) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message, in order; those of fixed width are skipped."""
+    """Yield the fields of a protobuf message in order, without those of fixed width."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)
@@ -231,9 +235,9 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in {1, 5}:
             length = 8 if kind == 1 else 4
         else:
-            raise ServiceConfigError("the answer of GetServiceConfig is not a message")
+            raise ServiceConfigError("the response of GetServiceConfig is not a protobuf message")
         if position + length > len(message):
-            raise ServiceConfigError("the answer of GetServiceConfig ends too early")
+            raise ServiceConfigError("the response of GetServiceConfig is truncated")
         if kind == _LENGTH:
             yield tag >> 3, message[position : position + length]
         position += length
@@ -248,4 +252,4 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
-    raise ServiceConfigError("the answer of GetServiceConfig ends too early")
+    raise ServiceConfigError("the response of GetServiceConfig is truncated")

@@ -1,7 +1,7 @@
-"""The agent's proxy tracker: which proxies there are, which it holds tunnels to, and whether to dial one more.
+"""The agent's proxy tracker: known proxies, proxies with a tunnel of this agent, and whether to dial another.
 
-Teleport's `reversetunnel/track`, with RFD 226's TTL in favour of DefaultProxyExpiry. Pure: `now` is an argument, of any
-one clock (use a monotonic one: a jump of the wall clock must strand nobody).
+Teleport's `reversetunnel/track`, with RFD 226's TTL instead of DefaultProxyExpiry. Pure: `now` is an argument, of any
+one clock (use a monotonic one: a jump of the wall clock must not strand agents).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import Enum, auto
 
 from fleet.protocol.recovery.discovery import DiscoveredProxy
 
-#: How long a proxy is kept that came without a TTL, seconds.
+#: Seconds for which a proxy without a TTL is kept.
 DEFAULT_PROXY_EXPIRY = 180.0
 
 
 class ClaimError(Exception):
-    """A lease cannot claim a proxy; `benign` when another lease of ours holds that proxy already."""
+    """A lease that cannot claim a proxy; `benign`: another lease of this agent has that proxy."""
 
     def __init__(self, sentence: str, *, benign: bool = False) -> None:
         super().__init__(sentence)
@@ -26,49 +26,49 @@ class ClaimError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TrackerEntry:
-    """What is known of a proxy."""
+    """Data of one known proxy."""
 
     group: str
     generation: int
-    #: By the caller's clock.
+    #: Expiry, by the caller's clock.
     expires_at: float
-    #: It takes no new tunnels.
+    #: The proxy takes no new tunnels.
     is_draining: bool = False
 
     @property
     def place(self) -> tuple[str, int, bool]:
-        """What of it says whether it is desired."""
+        """The values that decide whether the proxy is desired."""
         return self.group, self.generation, self.is_draining
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerSnapshot:
-    """The tracker in brief. Names are host UUIDs, sorted."""
+    """Summary of the tracker. Names are host UUIDs, sorted."""
 
-    #: 0 means one to every desired proxy (agent mesh).
+    #: Number of tunnels to open; 0 means one to every desired proxy (agent mesh).
     connection_count: int
     claimed_proxies: tuple[str, ...]
     tracked_proxies: tuple[str, ...]
     desired_proxies: tuple[str, ...]
-    #: The announce TTL that the last discovery request carried, seconds; 0 when it carried none.
+    #: Announce TTL in the last discovery request, seconds; 0 without one.
     ttl_seen: float
-    #: When the set of desired proxies last changed; None before anything was tracked.
+    #: When the set of desired proxies last changed; None before the first proxy.
     topology_changed_at: float | None
-    #: Proxies whose tunnels are advised to end, and of those the ones that go away themselves.
+    #: Proxies that the agent leaves once it has another, and those among them that are about to shut down.
     leaving_proxies: tuple[str, ...] = ()
     departing_proxies: tuple[str, ...] = ()
-    #: Dials that have not said yet which proxy they reached.
+    #: Dials whose proxy is not known yet.
     inflight: int = 0
 
     @property
     def desired_tunnel_count(self) -> int:
-        """How many tunnels there should be."""
+        """Number of tunnels that the agent needs."""
         proxy_count = len(self.desired_proxies)
         return min(proxy_count, self.connection_count) if self.connection_count > 0 else proxy_count
 
 
 class Tracker:
-    """What one agent knows of proxies. Filled by discovery requests only."""
+    """An agent's knowledge of proxies, filled by discovery requests only. Raises ValueError without a cluster name."""
 
     def __init__(
         self, cluster: str, connection_count: int = 0, default_expiry: float = DEFAULT_PROXY_EXPIRY
@@ -80,26 +80,26 @@ class Tracker:
         self._default_expiry = default_expiry if default_expiry > 0 else DEFAULT_PROXY_EXPIRY
         self._tracked_proxies: dict[str, TrackerEntry] = {}
         self._claimed_proxies: set[str] = set()
-        # Held proxies that are to be left, and those among them that go away themselves.
+        # Claimed proxies to leave, and those among them that are about to shut down.
         self._leaving_proxies: set[str] = set()
         self._departing_proxies: set[str] = set()
         self._inflight = 0
         self._last_lease = 0
-        # The last check said no and nothing changed since: asking often costs nothing.
+        # The last check found nothing to do and nothing changed since, so further calls are cheap.
         self._cannot_lease = False
         self._ttl_seen = 0.0
         self._last_desired: set[str] = set()
         self._topology_changed_at: float | None = None
 
     def track_expected(self, proxies: Iterable[DiscoveredProxy], now: float) -> bool:
-        """Take a discovery request: each proxy named is known for its TTL from now, or the default expiry.
+        """Process a discovery request: each of its proxies is known for its TTL from now, or for the default expiry.
 
-        Return whether proxies came or changed their place; mere heartbeats leave what `try_acquire` says as it is.
+        Return whether a proxy came or changed its place; heartbeats alone do not change the result of `try_acquire`.
         """
         has_changed = False
         for proxy in proxies:
             if proxy.name in self._departing_proxies:
-                continue  # who tells of it has not noticed yet
+                continue  # the sender does not know yet that it shuts down
             ttl = proxy.ttl if proxy.ttl > 0 else self._default_expiry
             old = self._tracked_proxies.get(proxy.name)
             tracked_proxy = TrackerEntry(proxy.group, proxy.generation, now + ttl, proxy.is_draining)
@@ -112,16 +112,16 @@ class Tracker:
         return has_changed
 
     def set_connection_count(self, count: int) -> None:
-        """Change the wanted number of tunnels; 0 or less means one to every desired proxy."""
+        """Set the number of tunnels to open; 0 or less means one to every desired proxy."""
         if count != self._connection_count:
             self._connection_count = count
             self._cannot_lease = False
 
     def leave(self, name: str, now: float, *, is_departing: bool = False) -> bool:
-        """Take note that a held proxy is to be left for another; return whether there is, or may be, another.
+        """Mark a claimed proxy as to be left for another; return whether there is, or may be, another.
 
-        `going` is a proxy that goes away: it counts as expired until its tunnel is over. One that drains need not be
-        made up for by more than what others there are.
+        `is_departing`: the proxy shuts down, so it counts as expired until its tunnel ends. A draining or expired proxy
+        may be left even if there are fewer other proxies than the agent needs tunnels.
         """
         self._expire(now)
         if is_departing and name in self._claimed_proxies:
@@ -129,21 +129,25 @@ class Tracker:
             self._forget([name], now)
         desired_proxies = self._desired_proxies(leaving_name=name)
         other_proxies = desired_proxies - self._leaving_proxies - {name}
-        if name not in self._claimed_proxies or (name in desired_proxies and len(other_proxies) < self._desired_tunnel_count(desired_proxies)):
+        if name not in self._claimed_proxies or (
+            name in desired_proxies and len(other_proxies) < self._desired_tunnel_count(desired_proxies)
+        ):
             return False
         self._leaving_proxies.add(name)
         self._cannot_lease = False
         return True
 
     def can_close(self, name: str, live_proxies: Iterable[str], now: float) -> bool:
-        """Whether the tunnel to `name` can go, with tunnels on `held` that are known to work: make before break."""
+        """Return whether the tunnel to `name` can be closed while tunnels to `live_proxies` work: make before break."""
         self._expire(now)
         desired_proxies = self._desired_proxies(leaving_name=name)
         other_proxies = set(live_proxies) - self._leaving_proxies - {name}
-        return bool(other_proxies & self._tracked_proxies.keys()) and len(other_proxies & desired_proxies) >= self._desired_tunnel_count(desired_proxies)
+        return bool(other_proxies & self._tracked_proxies.keys()) and len(
+            other_proxies & desired_proxies
+        ) >= self._desired_tunnel_count(desired_proxies)
 
     def try_acquire(self, now: float) -> Lease | None:
-        """Lease the right to dial one more tunnel; None when there are enough, or enough on their way."""
+        """Return a lease to dial one more tunnel; None when there are enough, open or being dialled."""
         self._expire(now)
         if self._cannot_lease:
             return None
@@ -155,20 +159,20 @@ class Tracker:
         return Lease(self, self._last_lease)
 
     def next_expiry(self) -> float | None:
-        """When the next tracked proxy expires: only then can waiting change what `try_acquire` says."""
+        """Return when the next known proxy expires: only then can `try_acquire` change its result without an event."""
         return min((proxy.expires_at for proxy in self._tracked_proxies.values()), default=None)
 
     def tracked_proxies(self, now: float) -> dict[str, TrackerEntry]:
-        """All proxies that are known and unexpired, by name."""
+        """Return all known proxies that have not expired, by name."""
         self._expire(now)
         return dict(self._tracked_proxies)
 
     def is_claimed(self, *principals: str) -> bool:
-        """Whether a tunnel of ours is on that proxy already; advisory."""
+        """Return whether a tunnel of this agent ends at that proxy; advisory."""
         return self._resolve(principals) in self._claimed_proxies
 
     def snapshot(self, now: float) -> TrackerSnapshot:
-        """The state to report."""
+        """Return the state for reports."""
         self._expire(now)
         return TrackerSnapshot(
             connection_count=max(self._connection_count, 0),
@@ -183,24 +187,30 @@ class Tracker:
         )
 
     def _needs_more(self) -> bool:
-        # Bootstrap: nothing is known, or nothing is held, so one dial at a time, whatever is desired.
+        # Bootstrap: without known proxies or without tunnels, dial one at a time, whatever is desired.
         if self._inflight == 0 and (not self._claimed_proxies or not self._tracked_proxies):
             return True
         desired_proxies = self._desired_proxies()
-        # Claims on expired proxies, on old generations and on proxies to be left do not count: new tunnels open while
+        # Claims on expired proxies, on old generations and on proxies to leave do not count: new tunnels open while
         # those stay.
         available_proxies = desired_proxies - self._leaving_proxies
         desired_count = min(self._desired_tunnel_count(desired_proxies), len(available_proxies))
         return desired_count > len(self._claimed_proxies & available_proxies) + self._inflight
 
     def _desired_tunnel_count(self, desired_proxies: set[str]) -> int:
-        return len(desired_proxies) if self._connection_count <= 0 else min(len(desired_proxies), self._connection_count)
+        return (
+            len(desired_proxies)
+            if self._connection_count <= 0
+            else min(len(desired_proxies), self._connection_count)
+        )
 
     def _desired_proxies(self, leaving_name: str = "") -> set[str]:
-        # One that drains keeps the tunnel it has, which counts until it is let go; nobody needs a new one there.
+        # A draining proxy stays desired while the agent has a tunnel to it, but no new tunnel is opened there.
         kept_claims = self._claimed_proxies - {leaving_name}
         available_proxies = {
-            name: proxy for name, proxy in self._tracked_proxies.items() if not proxy.is_draining or name in kept_claims
+            name: proxy
+            for name, proxy in self._tracked_proxies.items()
+            if not proxy.is_draining or name in kept_claims
         }
         newest: dict[str, int] = {}
         for proxy in available_proxies.values():
@@ -224,7 +234,7 @@ class Tracker:
             self._last_desired, self._topology_changed_at = desired_proxies, now
 
     def _resolve(self, principals: Iterable[str]) -> str:
-        """The proxy that a set of principals names: one we know, else the first, without the cluster's name."""
+        """Return the proxy that a set of principals names: a known one, else the first, without the cluster's name."""
         first = ""
         for principal in principals:
             name = principal.removesuffix(self._suffix)
@@ -236,9 +246,9 @@ class Tracker:
     def _claim(self, principals: tuple[str, ...]) -> str:
         name = self._resolve(principals)
         if not name:
-            raise ClaimError("a proxy without a name cannot be claimed")
+            raise ClaimError("cannot claim a proxy without a name")
         if name in self._claimed_proxies:
-            raise ClaimError(f"proxy {name} is claimed already", benign=True)
+            raise ClaimError(f"this agent already has a tunnel to proxy {name}", benign=True)
         self._inflight -= 1
         self._claimed_proxies.add(name)
         self._cannot_lease = False
@@ -270,19 +280,19 @@ class Lease:
 
     @property
     def claimed_proxy(self) -> str | None:
-        """The proxy it holds; None when it holds none."""
+        """The claimed proxy; None without one."""
         return self._name if self._state is _LeaseState.CLAIMED else None
 
     def claim(self, *principals: str) -> str:
         """Claim the proxy that answered and return its name. Raises ClaimError."""
         if self._state is not _LeaseState.UNCLAIMED:
-            raise ClaimError(f"lease {self.id} is {self._state.name.lower()}: it cannot claim a proxy")
-        self._name = self._tracker._claim(principals)  # noqa: SLF001 - a lease is the tracker's own hand
+            raise ClaimError(f"lease {self.id} is {self._state.name.lower()}: it cannot claim another proxy")
+        self._name = self._tracker._claim(principals)  # noqa: SLF001 - a lease is part of the tracker
         self._state = _LeaseState.CLAIMED
         return self._name
 
     def release(self) -> None:
-        """Give it back; once is enough, more does nothing."""
+        """Release the lease; a second call does nothing."""
         if self._state is _LeaseState.RELEASED:
             return
         self._tracker._release(self.claimed_proxy)  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""What agents and proxies do about tunnels: their flags first, then the networking config, then defaults. Pure."""
+"""Tunnel settings of agents and proxies: flags override the networking config, which overrides defaults. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery.graceful_closing import ClosingPolicy
 
 _KEEP_ALIVE = KeepAlive()
-#: What an agent wants that nobody told anything: more would be too many where the cluster wants one.
+#: Tunnels that an agent opens before it received a config: more may be too many for the cluster.
 _DEFAULT_CONNECTIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the flags of a node say; None is for the config to say."""
+    """Settings from command-line flags; None leaves the setting to the networking config."""
 
-    #: 0 means one to every desired proxy (agent mesh).
+    #: Number of tunnels; 0 means one to every desired proxy (agent mesh).
     connections: int | None = None
     #: Seconds.
     keep_alive_interval: float | None = None
@@ -29,12 +29,12 @@ class Overrides:
     def __post_init__(self) -> None:
         low, high = self.closing_wait_min, self.closing_wait_max
         if low is not None and high is not None and low > high:
-            raise ValueError("the longest wait before a tunnel is closed is below the shortest")
+            raise ValueError("the maximum wait before a tunnel is closed is shorter than the minimum wait")
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelSettings:
-    """What holds in the end."""
+    """Tunnel settings in effect."""
 
     connections: int = _DEFAULT_CONNECTIONS
     keep_alive: KeepAlive = _KEEP_ALIVE
@@ -42,7 +42,7 @@ class TunnelSettings:
 
 
 def settings(overrides: Overrides, config: NetworkingConfig | None) -> TunnelSettings:
-    """What flags and config make together; without a config, before one was told, the defaults."""
+    """Return the settings in effect; `config` is None until the first one arrives, which means defaults."""
     connections = overrides.connections
     if connections is None:
         connections = _DEFAULT_CONNECTIONS if config is None else config.connection_count

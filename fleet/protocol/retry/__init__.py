@@ -1,3 +1,3 @@
-"""Retries of gRPC calls as GEP-3440 has them, and the routes that carry them. Pure. docs/retry.md"""
+"""Retries of gRPC calls by GEP-3440, and the routes that configure them. Pure. docs/reference/retries.md"""
 
 from __future__ import annotations

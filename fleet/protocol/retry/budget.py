@@ -1,7 +1,7 @@
-"""A budget of retries (GEP-3388): however many calls fail, retries stay a share of all that is sent. Pure.
+"""A retry budget (GEP-3388): however many calls fail, retries stay below a share of all requests. Pure.
 
-https://gateway-api.sigs.k8s.io/geps/gep-3388/. Without one a service that fails altogether is sent every request
-several times, just when it can bear it least.
+https://gateway-api.sigs.k8s.io/geps/gep-3388/. Without a budget, a service that fails completely receives every request
+several times, just when it has the least capacity.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-#: The interval is counted in so many parts, so that memory does not grow with the calls.
+#: The interval is counted in so many parts, so that memory does not grow with the number of calls.
 _PARTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """`retryConstraint` with its defaults. Seconds."""
+    """Settings of `retryConstraint` with the GEP's defaults. Seconds."""
 
-    #: How much of all that is sent within the interval, first tries and retries, may be retries.
+    #: Maximum share, in percent, of retries among all requests within the interval, first attempts included.
     percent: int = 20
     interval: float = 10.0
-    #: So many retries within so long are let through in any case.
+    #: Number of retries within `min_retries_interval` that are always allowed.
     min_retries: int = 10
     min_retries_interval: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what the GEP refuses. Raises ValueError."""
+        """Raise ValueError for values that the GEP does not allow."""
         if not 0 <= self.percent <= 100:
-            raise ValueError(f"percent: {self.percent} is not from 0 to 100")
+            raise ValueError(f"percent: {self.percent} is out of range. Use 0 to 100")
         if self.min_retries < 0:
-            raise ValueError(f"min_retries: {self.min_retries} is negative")
+            raise ValueError(f"min_retries: {self.min_retries} is negative. Use 0 or more")
         for name in ("interval", "min_retries_interval"):
             if not 1 <= getattr(self, name) <= 3600:
-                raise ValueError(f"{name}: {getattr(self, name)} is not from 1 s to 1 h")
+                raise ValueError(f"{name}: {getattr(self, name)} is out of range. Use 1 s to 1 h")
 
 
 class RetryBudget:
-    """What was sent of late; `now` is of a clock that never jumps."""
+    """Counts of recent requests and retries; `now` is of a monotonic clock."""
 
     def __init__(self, settings: BudgetSettings | None = None) -> None:
         self._settings = settings or BudgetSettings()
@@ -45,11 +45,11 @@ class RetryBudget:
         self._recent = _Count(self._settings.min_retries_interval)
 
     def first(self, now: float) -> None:
-        """Count a first try."""
+        """Count a first attempt."""
         self._firsts.add(now)
 
     def allow(self, now: float) -> bool:
-        """Whether a retry may be sent; it is counted if so."""
+        """Return whether a retry is allowed, and count it if so."""
         retries = self._retries.total(now) + 1
         share = retries * 100 <= self._settings.percent * (self._firsts.total(now) + retries)
         if not share and self._recent.total(now) >= self._settings.min_retries:
@@ -60,7 +60,7 @@ class RetryBudget:
 
 
 class _Count:
-    """How many there were within the last so many seconds, to a fiftieth of that."""
+    """Count of events within the last `interval` seconds, with a resolution of a fiftieth of it."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval

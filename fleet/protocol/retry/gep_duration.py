@@ -1,7 +1,7 @@
 """Durations of the Gateway API: `1h30m`, `100ms`, `0s`. https://gateway-api.sigs.k8s.io/geps/gep-2257/
 
-A subset of Go's: one to four whole numbers of up to five digits with h, m, s or ms; no sign, no fraction. Those of Go
-and Teleport are in durations.py. Pure.
+A subset of Go's: one to four whole numbers of up to five digits with h, m, s or ms; no sign, no fraction. For Go's and
+Teleport's durations see durations.py. Pure.
 """
 
 from __future__ import annotations
@@ -10,55 +10,55 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-# `[0-9]`, because `\d` takes digits of every script; used with fullmatch, because `$` lets a last newline through.
+# `[0-9]`, because `\d` matches digits of every script; with fullmatch, because `$` allows a newline at the end.
 _WHOLE = re.compile(r"([0-9]{1,5}(h|ms|m|s)){1,4}")
-# `ms` stands before `m`: otherwise 500ms is 500 minutes and a stray s.
+# `ms` comes before `m`: otherwise 500ms reads as 500 minutes and a stray s.
 _PART = re.compile(r"([0-9]{1,5})(h|ms|m|s)")
 _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-#: The longest that can be written with each unit once: 99999h59m59s999ms.
+#: The longest duration with each unit once, 99999h59m59s999ms, in milliseconds.
 LONGEST = 100_000 * _MILLISECONDS["h"] - 1
 
 
 class GepDurationError(ValueError):
-    """A duration that does not parse, or a length of time that cannot be written as one."""
+    """A text that is not a Gateway API duration, or a length of time that cannot be written as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GepDuration:
-    """A duration as somebody wrote it: GEP-2257 forbids to rewrite it."""
+    """A duration with its original text: GEP-2257 forbids rewriting it."""
 
     text: str
     milliseconds: int
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what somebody wrote. Raises GepDurationError."""
+        """Return the duration of a text. Raises GepDurationError."""
         return cls(text, parse(text))
 
     @classmethod
     def of(cls, milliseconds: int) -> Self:
-        """Write a length of time in the canonical form. Raises GepDurationError."""
+        """Return the duration of so many milliseconds, in the canonical form. Raises GepDurationError."""
         return cls(format_milliseconds(milliseconds), milliseconds)
 
     @property
     def seconds(self) -> float:
-        """Its length in seconds."""
+        """Length in seconds."""
         return self.milliseconds / 1000
 
 
 def parse(text: str) -> int:
-    """Read a duration as milliseconds. Raises GepDurationError."""
+    """Return a duration in milliseconds. Raises GepDurationError."""
     if _WHOLE.fullmatch(text) is None:
         raise GepDurationError(
-            f"{text!r} is not a duration: write one to four whole numbers with h, m, s or ms, like 1h30m or 100ms"
+            f"{text!r} is not a duration. Use one to four whole numbers with h, m, s or ms, such as 1h30m or 100ms"
         )
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
 
 
 def format_milliseconds(milliseconds: int) -> str:
-    """Write milliseconds in the canonical form: largest units first, zero is `0s`. Raises GepDurationError."""
+    """Return milliseconds in the canonical form: largest units first, zero as `0s`. Raises GepDurationError."""
     if not 0 <= milliseconds <= LONGEST:
-        raise GepDurationError(f"{milliseconds} ms cannot be written: from 0s to 99999h59m59s999ms")
+        raise GepDurationError(f"{milliseconds} ms is out of range. Use 0s to 99999h59m59s999ms")
     parts, rest = [], milliseconds
     for unit, size in _MILLISECONDS.items():
         number, rest = divmod(rest, size)

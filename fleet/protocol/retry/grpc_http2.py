@@ -1,4 +1,4 @@
-"""What gRPC puts into HTTP/2: statuses, deadlines, messages. Pure.
+"""gRPC on HTTP/2: statuses, timeouts, messages. Pure.
 
 https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md and http-grpc-status-mapping.md.
 """
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """How a call ended."""
+    """gRPC status code of a call."""
 
     OK = 0
     CANCELLED = 1
@@ -32,12 +32,12 @@ class Status(IntEnum):
 
     @classmethod
     def read(cls, text: bytes) -> Status:
-        """Read `grpc-status`; what is none is UNKNOWN."""
+        """Return the status of a `grpc-status` value; UNKNOWN if it is not one."""
         number = int(text) if re.fullmatch(rb"[0-9]{1,2}", text) else int(cls.UNKNOWN)
         return cls(number) if number <= cls.UNAUTHENTICATED else cls.UNKNOWN
 
 
-#: Of an HTTP status that comes without a `grpc-status`.
+#: gRPC status by HTTP status, for a response without `grpc-status`.
 _OF_HTTP = {
     400: Status.INTERNAL,
     401: Status.UNAUTHENTICATED,
@@ -48,7 +48,7 @@ _OF_HTTP = {
     503: Status.UNAVAILABLE,
     504: Status.UNAVAILABLE,
 }
-#: Of the code of RST_STREAM.
+#: gRPC status by the error code of RST_STREAM.
 _OF_RESET = {
     7: Status.UNAVAILABLE,
     8: Status.CANCELLED,
@@ -58,28 +58,28 @@ _OF_RESET = {
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
-#: Compressed or not, and the length: what stands before each message.
+#: Bytes before each message: compressed flag and length.
 PREFIX = 5
 
 
 def of_http(status: int) -> Status:
-    """The status of an answer that is not gRPC's."""
+    """Return the gRPC status of an HTTP response that is not gRPC's."""
     return _OF_HTTP.get(status, Status.UNKNOWN)
 
 
 def of_reset(code: int) -> Status:
-    """The status of a call whose stream was reset."""
+    """Return the gRPC status of a call whose stream was reset."""
     return _OF_RESET.get(code, Status.INTERNAL)
 
 
 def read_timeout(text: bytes) -> float | None:
-    """Read `grpc-timeout` as seconds; None: it is none."""
+    """Return a `grpc-timeout` value in seconds; None if it is not one."""
     match = _TIMEOUT.fullmatch(text)
     return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def write_timeout(seconds: float) -> bytes:
-    """Write `grpc-timeout`, rounded up, in the finest unit that its eight digits allow."""
+    """Return seconds as a `grpc-timeout` value, rounded up, in the finest unit that fits eight digits."""
     for unit in (b"u", b"m", b"S", b"M"):
         number = -int(-seconds // _UNITS[unit])
         if number < 100_000_000:
@@ -88,43 +88,43 @@ def write_timeout(seconds: float) -> bytes:
 
 
 def write_message(text: str) -> bytes:
-    """Write `grpc-message`: percent-encoded UTF-8."""
+    """Return text as a `grpc-message` value: percent-encoded UTF-8."""
     return b"".join(
         bytes([byte]) if byte in _PLAIN else b"%%%02X" % byte for byte in text.encode(errors="replace")
     )
 
 
 def read_message(text: bytes) -> str:
-    """Read `grpc-message`; what is no percent-encoding stays as it is."""
+    """Return the text of a `grpc-message` value; bytes that are not percent-encoded stay."""
     raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), text)
     return raw.decode(errors="replace")
 
 
 class Messages:
-    """Counts the messages of one direction of a call, however its bytes are cut."""
+    """Counts the messages of one direction of a call, independent of the chunks in which bytes arrive."""
 
-    __slots__ = ("_remaining_bytes", "_prefix", "has_bytes", "whole")
+    __slots__ = ("_prefix", "_remaining_bytes", "has_bytes", "whole")
 
     def __init__(self) -> None:
         self._remaining_bytes = 0
         self._prefix = b""
-        #: Whether any byte came.
+        #: True once any byte arrived.
         self.has_bytes = False
-        #: Messages that came whole.
+        #: Count of complete messages.
         self.whole = 0
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether no message is cut off here."""
+        """Return whether the current position is between two messages."""
         return not self._remaining_bytes and not self._prefix
 
     @property
     def has_several(self) -> bool:
-        """Whether a second message began: this direction is a stream."""
+        """Return whether a second message began: this direction is a stream."""
         return self.whole > 1 or (self.whole == 1 and not self.is_between_messages)
 
     def take(self, chunk: bytes) -> int:
-        """Take in bytes; the length of the longest message that begins in them."""
+        """Count bytes; return the length of the longest message that begins in them."""
         at, size, longest = 0, len(chunk), 0
         self.has_bytes = self.has_bytes or size > 0
         while at < size:

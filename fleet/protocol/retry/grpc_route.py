@@ -1,7 +1,7 @@
-"""GRPCRoute of the Gateway API with the retries of GEP-3440: its YAML read, validated and written. Pure.
+"""GRPCRoute of the Gateway API with the retries of GEP-3440: its data model. Pure.
 
 https://gateway-api.sigs.k8s.io/reference/spec/#grpcroute; `timeouts` are those of HTTPRoute (GEP-1742), which GRPCRoute
-does not have yet. What we do not act upon is refused by its path, never skipped: docs/retries.md.
+does not have yet. Fields without effect here are refused with their path, never ignored: docs/reference/retries.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RE
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`rules[].retry`; what is None or empty was not said."""
+    """`rules[].retry`; None or empty means not set."""
 
     reasons: tuple[RetryReason, ...] = ()
     attempts: int | None = None
@@ -25,7 +25,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """`rules[].timeouts`."""
+    """`rules[].timeouts`; None means not set."""
 
     request: GepDuration | None = None
     backend_request: GepDuration | None = None
@@ -33,18 +33,18 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """`rules[].matches[].method`, exactly; what is empty matches every one."""
+    """`rules[].matches[].method`, exact match; an empty value matches all."""
 
     service: str = ""
     method: str = ""
 
     def matches(self, service: str, method: str) -> bool:
-        """Whether a call is meant."""
+        """Return whether a call matches."""
         return self.service in {"", service} and self.method in {"", method}
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Greater goes first: most characters of the service, then of the method."""
+        """Precedence, greater first: characters of the service, then of the method."""
         return len(self.service), len(self.method)
 
 
@@ -58,7 +58,7 @@ class BackendRef:
 
 
 class SessionType(StrEnum):
-    """Where the token of a session is: `sessionPersistence.type`."""
+    """`sessionPersistence.type`: where a session's token is."""
 
     COOKIE = "Cookie"
     HEADER = "Header"
@@ -69,13 +69,13 @@ class SessionPersistence:
     """`rules[].sessionPersistence` (GEP-1619): calls of one session go to one address."""
 
     name: str = "refloat-session"
-    #: The GEP's default.
+    #: The default of the GEP.
     kind: SessionType = SessionType.COOKIE
 
 
 @dataclass(frozen=True, slots=True)
 class GRPCRouteRule:
-    """One of `rules[]`."""
+    """`rules[]`: the matches, retries, timeouts and backends of calls."""
 
     matches: tuple[Match, ...] = ()
     retry: Retry | None = None
@@ -85,7 +85,7 @@ class GRPCRouteRule:
 
     @property
     def policy(self) -> RetryPolicy:
-        """How its calls are retried: not at all without `retry`, but timed out in any case."""
+        """Retry policy of the rule: without `retry` no retries, but its timeouts apply."""
         request, per_try = (
             limit.seconds if limit else 0.0
             for limit in (self.timeouts.request, self.timeouts.backend_request)
@@ -103,7 +103,7 @@ class GRPCRouteRule:
 
 @dataclass(frozen=True, slots=True)
 class GRPCRoute:
-    """One route."""
+    """A GRPCRoute: its name, parents, host names and rules."""
 
     name: str
     namespace: str = ""
@@ -112,7 +112,7 @@ class GRPCRoute:
     rules: tuple[GRPCRouteRule, ...] = ()
 
     def rule_for(self, path: str) -> GRPCRouteRule | None:
-        """The rule for a call of `/service/method`: the most exact match, then the first in the route."""
+        """Return the rule for a call of `/service/method`: the most specific match, then the first in the route."""
         service, _, method = path.removeprefix("/").rpartition("/")
         best_weight, best_rule = (-1, -1), None
         for rule in self.rules:
@@ -122,21 +122,21 @@ class GRPCRoute:
         return best_rule
 
     def policy_for(self, path: str) -> RetryPolicy:
-        """How a call of `/service/method` is retried; not at all if no rule is for it."""
+        """Return the retry policy for a call of `/service/method`; no retries without a rule."""
         rule = self.rule_for(path)
         return rule.policy if rule else NO_RETRY
 
 
 @dataclass(frozen=True, slots=True)
 class RouteProblem:
-    """What is wrong, and where: `spec.rules[0].retry.attempts`."""
+    """A validation problem with the path of its field: `spec.rules[0].retry.attempts`."""
 
     path: str
     sentence: str
 
 
 class RouteError(ValueError):
-    """A route that cannot be obeyed, with everything that is wrong with it."""
+    """A route that is not valid, with all its problems."""
 
     def __init__(self, problems: Iterable[RouteProblem]) -> None:
         self.problems = tuple(problems)

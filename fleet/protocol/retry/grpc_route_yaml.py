@@ -1,4 +1,4 @@
-"""GRPCRoute as YAML, in and out: every mistake is said with the path of its field, all at once. Pure."""
+"""Reading and writing GRPCRoute as YAML; all problems are reported together, each with the path of its field. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fleet.protocol.retry.gep_duration import LONGEST, GepDuration, GepDurationE
 from fleet.protocol.retry.grpc_route import (
     BackendRef,
     GRPCRoute,
+    GRPCRouteRule,
     Match,
-    RouteProblem,
     Retry,
     RouteError,
-    GRPCRouteRule,
+    RouteProblem,
     SessionPersistence,
     SessionType,
     Timeouts,
@@ -34,38 +34,40 @@ _T = TypeVar("_T")
 _HOSTNAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVICE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*")
 _METHOD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-#: The name of a header or a cookie; not of a header that gRPC or HTTP/2 keeps for itself.
+#: Name of a header or a cookie; without the headers that gRPC or HTTP/2 reserves.
 _SESSION = re.compile(r"(?!(grpc-.*|content-type|te|host|connection)\Z)[-a-z0-9_]{1,128}", re.IGNORECASE)
 _NOT_BLANK = re.compile(r"\S(.*\S)?")
-# What a resolver takes, or `--backend` names: labels of up to 63 characters.
+# A name that a resolver or `--backend` accepts: labels of up to 63 characters.
 _BACKEND = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*"
 )
-#: Characters of a value in a sentence.
+#: Maximum length of a value in a message, characters.
 _QUOTE_LENGTH = 80
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
 def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
-    """Read the routes of a file, one a document. Raises RouteError."""
+    """Return the routes of a YAML text, one a document. Raises RouteError."""
     try:
         documents = strict_yaml.load_all(text)
     except strict_yaml.StrictYAMLError as error:
         raise RouteError([RouteProblem("YAML", str(error))]) from None
     if not documents:
-        raise RouteError([RouteProblem("YAML", "there is no route")])
+        raise RouteError([RouteProblem("YAML", "the file contains no route")])
     problems: list[RouteProblem] = []
     routes = []
     first_numbers: dict[tuple[str, str], int] = {}
     for number, document in enumerate(documents, start=1):
-        # Only a file of several needs to say which.
+        # The document number is given only if there are several.
         prefix = f"document {number}: " if len(documents) > 1 else ""
         route = _Reader(problems, prefix).route(document)
-        # Nobody could tell their metrics apart; in Kubernetes the one would replace the other.
+        # Equal names would mix up metrics; in Kubernetes one would replace the other.
         first = first_numbers.setdefault((route.namespace, route.name), number)
         if first != number and route.name:
             problems.append(
-                RouteProblem(f"{prefix}metadata.name", f"{_quote(route.name)} is document {first}, too")
+                RouteProblem(
+                    f"{prefix}metadata.name", f"{_quote(route.name)} is also the name of document {first}"
+                )
             )
         routes.append(route)
     if problems:
@@ -74,7 +76,7 @@ def from_yaml(text: str) -> tuple[GRPCRoute, ...]:
 
 
 def to_yaml(routes: Iterable[GRPCRoute]) -> str:
-    """Write routes; durations stay as they were written, reasons are in the GEP's spelling."""
+    """Return routes as YAML; durations keep their text, reasons have the GEP's spelling."""
     text: str = yaml.safe_dump_all(
         [_document(route) for route in routes], sort_keys=False, allow_unicode=True, explicit_start=False
     )
@@ -82,7 +84,9 @@ def to_yaml(routes: Iterable[GRPCRoute]) -> str:
 
 
 def _document(route: GRPCRoute) -> dict[str, Any]:
-    spec = _without_empty(parentRefs=[{"name": name} for name in route.parents], hostnames=list(route.hostnames))
+    spec = _without_empty(
+        parentRefs=[{"name": name} for name in route.parents], hostnames=list(route.hostnames)
+    )
     spec["rules"] = [_rule(rule) for rule in route.rules]
     metadata = _without_empty(name=route.name, namespace=route.namespace)
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
@@ -90,12 +94,14 @@ def _document(route: GRPCRoute) -> dict[str, Any]:
 
 def _rule(rule: GRPCRouteRule) -> dict[str, Any]:
     document = _without_empty(
-        matches=[{"method": _without_empty(service=entry.service, method=entry.method)} for entry in rule.matches],
+        matches=[
+            {"method": _without_empty(service=entry.service, method=entry.method)} for entry in rule.matches
+        ],
         timeouts=_without_empty(
             request=_text(rule.timeouts.request), backendRequest=_text(rule.timeouts.backend_request)
         ),
     )
-    if rule.retry is not None:  # an empty one says something: retry as is the default
+    if rule.retry is not None:  # an empty one means something: retry with the defaults
         document["retry"] = _without_empty(reasons=[str(reason) for reason in rule.retry.reasons])
         if rule.retry.attempts is not None:
             document["retry"]["attempts"] = rule.retry.attempts
@@ -122,10 +128,10 @@ def _without_empty(**fields: Any) -> dict[str, Any]:
 
 
 def _quote(raw: object) -> str:
-    """A value for a sentence: short, whatever was in the file."""
+    """Return a value for a message, shortened."""
     if isinstance(raw, dict | list):
         return "a mapping" if isinstance(raw, dict) else "a list"
-    if isinstance(raw, int) and abs(raw) > 1 << 63:  # Python refuses to write the longest
+    if isinstance(raw, int) and abs(raw) > 1 << 63:  # Python refuses to print the longest
         return "a number of many digits"
     quote = repr(raw)
     return quote if len(quote) <= _QUOTE_LENGTH else f"{quote[:_QUOTE_LENGTH]}..."
@@ -140,7 +146,7 @@ def _is_address(name: str) -> bool:
 
 
 class _Reader:
-    """Reads one document and collects what is wrong with it; what is wrong is left out of the result."""
+    """Reads one document and collects its problems; wrong values are left out of the result."""
 
     def __init__(self, problems: list[RouteProblem], prefix: str) -> None:
         self._problems = problems
@@ -150,11 +156,11 @@ class _Reader:
         top = self._keys(raw, "", {"apiVersion", "kind", "metadata", "spec", "status"})
         for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
             if top.get(key) != expected:
-                self._add_problem(key, f"{_quote(top.get(key))} is not {expected}")
+                self._add_problem(key, f"{_quote(top.get(key))} is not supported. Use {expected}")
         metadata = self._mapping(top.get("metadata", {}), "metadata")
         spec = self._keys(top.get("spec", {}), "spec", {"parentRefs", "hostnames", "rules"})
         if "rules" not in spec:
-            # A file that is still being written, or was cut, is often YAML: it must not take every call away.
+            # A partly written or truncated file is often valid YAML: it must not remove every route.
             self._add_problem("spec.rules", "is missing")
         return GRPCRoute(
             self._name(metadata, "metadata", "name", is_required=True),
@@ -171,10 +177,10 @@ class _Reader:
         if not isinstance(raw, str) or not _HOSTNAME.fullmatch(raw) or len(raw) > 253:
             self._add_problem(
                 path,
-                f"{_quote(raw)} is not a host name: small letters, digits, dashes, dots, `*.` in front",
+                f"{_quote(raw)} is not a host name. Use a-z, 0-9, dashes and dots, with an optional `*.` prefix",
             )
         elif _ADDRESS.fullmatch(raw):
-            self._add_problem(path, f"{_quote(raw)} is an address, not a host name")
+            self._add_problem(path, f"{_quote(raw)} is an IP address, not a host name")
         return str(raw)
 
     def _rule(self, raw: object, path: str) -> GRPCRouteRule:
@@ -194,10 +200,12 @@ class _Reader:
         path = f"{path}.method"
         mapping = self._keys(mapping.get("method", {}), path, {"type", "service", "method"})
         if mapping.get("type", "Exact") != "Exact":
-            self._add_problem(f"{path}.type", f"{_quote(mapping['type'])} is not supported: only Exact is")
-        match = Match(self._name(mapping, path, "service", _SERVICE), self._name(mapping, path, "method", _METHOD))
+            self._add_problem(f"{path}.type", f"{_quote(mapping['type'])} is not supported. Use Exact")
+        match = Match(
+            self._name(mapping, path, "service", _SERVICE), self._name(mapping, path, "method", _METHOD)
+        )
         if mapping and not {"service", "method"} & mapping.keys():
-            self._add_problem(path, "names neither a service nor a method")
+            self._add_problem(path, "has neither a service nor a method")
         return match
 
     def _retry(self, raw: object, path: str) -> Retry:
@@ -221,7 +229,7 @@ class _Reader:
         per_try = self._duration(mapping, path, "backendRequest")
         if request and per_try and 0 < request.milliseconds < per_try.milliseconds:
             self._add_problem(
-                f"{path}.backendRequest", f"{per_try.text} is longer than the request's {request.text}"
+                f"{path}.backendRequest", f"{per_try.text} is longer than timeouts.request, {request.text}"
             )
         return Timeouts(request, per_try)
 
@@ -229,7 +237,7 @@ class _Reader:
         mapping = self._keys(raw, path, {"sessionName", "type"})
         kind = mapping.get("type", SessionType.COOKIE)
         if not isinstance(kind, str) or kind not in set(SessionType):
-            self._add_problem(f"{path}.type", f"{_quote(kind)} is neither Cookie nor Header")
+            self._add_problem(f"{path}.type", f"{_quote(kind)} is not a session type. Use Cookie or Header")
             kind = SessionType.COOKIE
         name = self._name(mapping, path, "sessionName", _SESSION) or SessionPersistence().name
         return SessionPersistence(name, SessionType(kind))
@@ -238,9 +246,7 @@ class _Reader:
         mapping = self._keys(raw, path, {"name", "port", "weight"})
         name = self._name(mapping, path, "name", is_required=True)
         if name and not (_BACKEND.fullmatch(name) or _is_address(name)):
-            self._add_problem(
-                f"{path}.name", f"{_quote(name)} is neither a name nor an address that can be looked up"
-            )
+            self._add_problem(f"{path}.name", f"{_quote(name)} is neither a DNS name nor an IP address")
         if "port" not in mapping:
             self._add_problem(f"{path}.port", "is missing")
         weight = self._number(mapping, path, "weight", 0, 1_000_000)
@@ -253,7 +259,9 @@ class _Reader:
             return None
         path = f"{path}.{key}"
         if not isinstance(mapping[key], str):
-            self._add_problem(path, f"{_quote(mapping[key])} is not a duration: write it like 100ms or 1h30m")
+            self._add_problem(
+                path, f"{_quote(mapping[key])} is not a duration. Use a form like 100ms or 1h30m"
+            )
             return None
         try:
             duration = GepDuration.read(mapping[key])
@@ -271,13 +279,13 @@ class _Reader:
         if key not in mapping:
             return None
         raw = mapping[key]
-        # bool is an int, and YAML has many words for it.
+        # bool is a subclass of int, and YAML has many words for it.
         if not isinstance(raw, int) or isinstance(raw, bool):
             self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a whole number")
             return None
         if raw < lowest or (highest is not None and raw > highest):
-            limit = f"from {lowest} to {highest}" if highest is not None else f"{lowest} or more"
-            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not {limit}")
+            limit = f"{lowest} to {highest}" if highest is not None else f"{lowest} or more"
+            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is out of range. Use {limit}")
             return None
         return raw
 
@@ -295,7 +303,7 @@ class _Reader:
             if is_required:
                 self._add_problem(f"{path}.{key}", "is missing")
         elif not isinstance(raw, str) or not pattern.fullmatch(raw):
-            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a name")
+            self._add_problem(f"{path}.{key}", f"{_quote(raw)} is not a valid name")
         return raw if isinstance(raw, str) else ""
 
     def _list(
@@ -306,7 +314,9 @@ class _Reader:
         raw = mapping[key]
         path = f"{path}.{key}"
         if not isinstance(raw, list):
-            self._add_problem(path, "is not a list" if raw is not None else "is empty: write [], or leave it out")
+            self._add_problem(
+                path, "is not a list" if raw is not None else "is empty. Write [] or leave it out"
+            )
             return ()
         return tuple(read(entry, f"{path}[{number}]") for number, entry in enumerate(raw))
 
@@ -314,16 +324,16 @@ class _Reader:
         mapping = self._mapping(raw, path)
         for key in mapping:
             if key not in allowed_keys:
-                self._add_problem(f"{path}.{key}".removeprefix("."), "no such key, or one that is not supported")
+                self._add_problem(f"{path}.{key}".removeprefix("."), "is not a known or supported key")
         return mapping
 
     def _mapping(self, raw: object, path: str) -> dict[str, Any]:
         if not isinstance(raw, dict):
-            # `retry:` with nothing behind it: Kubernetes reads no retries there, others the default ones.
+            # An empty `retry:` means no retries to Kubernetes, and default retries to others.
             sentence = (
                 "is not a mapping of keys to values"
                 if raw is not None
-                else "is empty: write {}, or leave it out"
+                else "is empty. Write {} or leave it out"
             )
             self._add_problem(path or "the document", sentence)
             return {}

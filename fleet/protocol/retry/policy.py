@@ -1,7 +1,7 @@
-"""Retries of unary gRPC calls as GEP-3440 has them: which failures, how often, how long between, until when. Pure.
+"""Retries of unary gRPC calls by GEP-3440: which failures, how many attempts, waits and deadlines. Pure.
 
-https://github.com/kubernetes-sigs/gateway-api/issues/3440, with the timeouts of GEP-1742 and the pushback of gRPC's A6.
-docs/retries.md says where the texts leave a choice and what was chosen.
+https://github.com/kubernetes-sigs/gateway-api/issues/3440, with the timeouts of GEP-1742 and the pushback of gRFC A6.
+docs/reference/retries.md lists where these texts leave a choice, and our choices.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Self
 
-#: Trailer by which a server says when to try again, or that nobody should.
+#: Trailer in which a server says when to retry, or that clients must not.
 PUSHBACK = "grpc-retry-pushback-ms"
-#: Metadata of a retry: how many tries were before it.
+#: Metadata of a retry: the number of earlier attempts.
 PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
-#: What Envoy, Linkerd and Google's gateway do when nobody says how often.
+#: Number of retries; Envoy, Linkerd and Google's gateway have the same default.
 DEFAULT_ATTEMPTS = 1
-#: Envoy's base interval. Seconds.
+#: Envoy's base interval, seconds.
 DEFAULT_BACKOFF = 0.025
 
-#: Waits double up to the longest there is, whatever the first one was; this only keeps the exponent from overflowing.
+#: Waits double until the maximum; this only keeps the exponent from overflowing.
 _DOUBLINGS = 1000
-#: As long as a duration of the Gateway API may be; clocks and timers of every system can wait so long. Seconds.
+#: Longest duration of the Gateway API, seconds; clocks and timers of every system support it.
 _LONGEST = 99_999 * 3600.0
-#: A timer may ring, and the answer of a server with the same deadline may come, so much early. Seconds.
+#: Seconds by which a timer may fire early, or the response of a server with the same deadline may arrive early.
 EARLY_TOLERANCE = 0.010
 
 
 class UnknownReasonError(ValueError):
-    """A word that is not a reason to retry; `meant` is the reason it may stand for."""
+    """A text that is not a retry reason; the message suggests the correct spelling."""
 
     def __init__(self, text: str, suggestion: RetryReason | None) -> None:
-        choice = f"write {suggestion}" if suggestion else f"write one of {', '.join(RetryReason)}"
-        super().__init__(f"{text!r} is not a reason to retry: {choice}")
+        choice = f"Use {suggestion}" if suggestion else f"Use one of {', '.join(RetryReason)}"
+        super().__init__(f"{text!r} is not a retry reason. {choice}")
 
 
 class RetryReason(StrEnum):
-    """The gRPC statuses that may be retried, in the words of the enumeration in the GEP's schema."""
+    """The gRPC statuses that may be retried, as spelled in the GEP's schema."""
 
     CANCELLED = "cancelled"
     DEADLINE_EXCEEDED = "deadline-exceeded"
@@ -48,14 +48,14 @@ class RetryReason(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read one of the GEP's five words, exactly. Raises UnknownReason, which names the word for a gRPC status."""
+        """Return one of the GEP's five reasons by its exact spelling. Raises UnknownReasonError."""
         if text not in set(cls):
             raise UnknownReasonError(text, cls.of_status(text))
         return cls(text)
 
     @classmethod
     def of_status(cls, name: str) -> Self | None:
-        """The reason of gRPC's status of this name; None if that may never be retried."""
+        """Return the reason of a gRPC status name; None if that status must not be retried."""
         plain = name.lower().replace("_", "-")
         plain = "cancelled" if plain == "canceled" else plain
         return cls(plain) if plain in set(cls) else None
@@ -63,63 +63,63 @@ class RetryReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How to retry. Seconds; a timeout of 0 is none (GEP-1742)."""
+    """Retry policy of a call. Seconds; a timeout of 0 means none (GEP-1742)."""
 
-    #: Empty: failures that are commonly transient, which are `unavailable` and the timeout of a try.
+    #: Empty: only transient failures, which are `unavailable` and a timeout of the attempt.
     reasons: frozenset[RetryReason] = frozenset()
-    #: Retries after the first try.
+    #: Maximum retries after the first attempt.
     attempts: int = DEFAULT_ATTEMPTS
-    #: The least wait between the end of a try and the next; each further wait is at least twice as long.
+    #: Minimum wait between the end of an attempt and the next; each further wait is at least twice as long.
     backoff: float = DEFAULT_BACKOFF
-    #: For all tries and waits together.
+    #: Timeout of all attempts and waits together.
     request: float = 0.0
-    #: For each try.
+    #: Timeout of each attempt.
     backend_request: float = 0.0
-    #: A wait is drawn from its least to so many times that; below 2, so that waits grow always.
+    #: A wait is random between its minimum and this multiple of it; below 2, so that waits always grow.
     spread: float = 1.5
 
     def __post_init__(self) -> None:
-        """Refuse what no call could obey. Raises ValueError."""
+        """Raise ValueError for values that no call can satisfy."""
         if self.attempts < 0:
-            raise ValueError(f"attempts: {self.attempts} is negative")
+            raise ValueError(f"attempts: {self.attempts} is negative. Use 0 or more")
         for name in ("backoff", "request", "backend_request"):
             if not 0 <= getattr(self, name) < _LONGEST + 3600:
-                raise ValueError(f"{name}: {getattr(self, name)} is not a time from 0 s to 99999 h")
+                raise ValueError(f"{name}: {getattr(self, name)} is out of range. Use 0 s to 99999 h")
         if not 1 <= self.spread < 2:
-            raise ValueError(f"spread: {self.spread} is not from 1 to less than 2")
+            raise ValueError(f"spread: {self.spread} is out of range. Use 1 to less than 2")
 
     def wait(self, retry: int, chance: float) -> float:
-        """The wait before a retry, counted from 1; `chance` is in [0, 1). Never less than `backoff`."""
+        """Return the seconds before a retry, counted from 1; `chance` is in [0, 1). Never less than `backoff`."""
         least = self.backoff * 2.0 ** min(retry - 1, _DOUBLINGS)
         return min(least * (1 + (self.spread - 1) * chance), max(_LONGEST, self.backoff))
 
     def retries(self, status: str, *, timed_out: bool) -> bool:
-        """Whether a try that ended so may be followed by another; `timed_out` is by `backend_request`."""
+        """Return whether an attempt with this status may be retried; `timed_out`: by `backend_request`."""
         reason = RetryReason.of_status(status)
         if self.reasons:
             return reason in self.reasons
         return timed_out or reason is RetryReason.UNAVAILABLE
 
 
-#: Calls as they are without us.
+#: No retries and no timeouts.
 NO_RETRY = RetryPolicy(attempts=0)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """Try again, not before so many seconds from now."""
+    """Retry after `wait` seconds."""
 
     wait: float
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Give the caller what the last try gave."""
+    """Return the result of the last attempt to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineExceeded:
-    """Tell the caller DEADLINE_EXCEEDED, with this sentence."""
+    """Return DEADLINE_EXCEEDED to the caller, with these details."""
 
     details: str
 
@@ -128,25 +128,25 @@ RetryDecision = RetryAfter | Finish | DeadlineExceeded
 
 
 class Bound(Enum):
-    """Which limit ends a try that takes too long."""
+    """Limit that ends an attempt."""
 
-    #: The deadline that the caller sent with the call.
+    #: The caller's own deadline.
     CALLER = auto()
-    #: `request`, of the whole call.
+    #: `request`, for the whole call.
     REQUEST = auto()
-    #: `backend_request`, of each try.
+    #: `backend_request`, for each attempt.
     TRY = auto()
 
 
 class Tries:
-    """The tries of one call; `now` is of a clock that never jumps."""
+    """The attempts of one call; `now` is of a monotonic clock."""
 
     def __init__(self, policy: RetryPolicy, now: float, timeout: float | None = None) -> None:
         """Begin a call; `timeout` is the caller's own, in seconds."""
         self._policy = policy
         self._whole: float | None = timeout
         self._whole_bound = None if timeout is None else Bound.CALLER
-        # Of equal limits the caller's counts: what the caller wants is never held against a backend.
+        # Of equal limits the caller's counts: a caller's deadline is never held against a backend.
         if policy.request and (timeout is None or policy.request < timeout):
             self._whole, self._whole_bound = policy.request, Bound.REQUEST
         self._until = None if self._whole is None else now + self._whole
@@ -154,11 +154,11 @@ class Tries:
         self._timeout: float | None = None
         self._cause = ""
         self.try_count = 0
-        #: Which limit the timeout of the last try comes from; None: it has no timeout.
+        #: Limit that the timeout of the last attempt comes from; None: it has no timeout.
         self.bound: Bound | None = None
 
     def start(self, now: float) -> float | None:
-        """Begin a try; the timeout to make it with, in seconds, None for none."""
+        """Begin an attempt; return its timeout in seconds, None for none."""
         remaining = None if self._until is None else max(self._until - now, 0.0)
         per_try = self._policy.backend_request or None
         if per_try is not None and (remaining is None or per_try < remaining):
@@ -172,13 +172,16 @@ class Tries:
     def judge(
         self, now: float, chance: float, status: str, details: str = "", pushback: str | None = None
     ) -> RetryDecision:
-        """Judge the try that ended with this status; `pushback` is the server's trailer, if it sent one."""
+        """Return what follows an attempt with this status; `pushback` is the server's trailer, if any."""
         if status == "OK":
             return Finish()
         is_deadline_exceeded = RetryReason.of_status(status) is RetryReason.DEADLINE_EXCEEDED
         if is_deadline_exceeded and self._until is not None and now >= self._until - EARLY_TOLERANCE:
-            # The whole time is over. The try says so itself, but not what made it a late one.
-            sentence = f"{self._limit} is over (tries: {self.try_count}); the try before failed with {self._cause}"
+            # The whole time is over. The attempt's own error says so, but not why earlier attempts failed.
+            sentence = (
+                f"{self._limit} expired (attempts: {self.try_count}); the previous attempt failed with "
+                f"{self._cause}"
+            )
             return DeadlineExceeded(sentence) if self._cause else Finish()
         if not self._policy.retries(status, timed_out=is_deadline_exceeded and self._is_timeout_over(now)):
             return Finish()
@@ -190,8 +193,8 @@ class Tries:
         self._cause = f"{status}: {details}" if details else status
         if self._until is not None and now + wait >= self._until:
             return DeadlineExceeded(
-                f"{self._limit} would be over before the next try, which must wait {wait:.3g} s"
-                f" (tries: {self.try_count}); the last try failed with {self._cause}"
+                f"{self._limit} would expire before the next attempt, which must wait {wait:.3g} s"
+                f" (attempts: {self.try_count}); the last attempt failed with {self._cause}"
             )
         return RetryAfter(wait)
 
@@ -206,7 +209,7 @@ class Tries:
     def _wait(self, chance: float, pushback: str | None) -> float | None:
         if pushback is None:
             return self._policy.wait(self.try_count, chance)
-        # A6: negative or unreadable means that the server wants no retry.
+        # gRFC A6: a negative or unreadable value means that the server wants no retry.
         if re.fullmatch(r"[0-9]{1,10}", pushback) is None:
             return None
         return max(int(pushback) / 1000, self._policy.backoff)

@@ -1,4 +1,4 @@
-"""Which rule of which GRPCRoute is for a call: by host, service and method, in the Gateway API's order. Pure.
+"""Lookup of the GRPCRoute rule for a call, by host, service and method, in the Gateway API's order. Pure.
 
 https://gateway-api.sigs.k8s.io/reference/spec/#grpcrouterule, "matches".
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, GRPCRouteRule
+from fleet.protocol.retry.grpc_route import GRPCRoute, GRPCRouteRule, Match
 
 
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
-    """A rule and where it stands."""
+    """A rule with its route and its number in it."""
 
     route: GRPCRoute
     rule: GRPCRouteRule
@@ -21,12 +21,12 @@ class RouteEntry:
 
     @property
     def name(self) -> str:
-        """For logs and metrics: the route and the number of the rule, from 0 as in paths of fields."""
+        """Name for logs and metrics: the route and the number of the rule, from 0 as in paths of fields."""
         space = f"{self.route.namespace}/" if self.route.namespace else ""
         return f"{space}{self.route.name}/{self.number}"
 
 
-#: How exactly a rule is meant: characters of the host without a wildcard, of the host, of the service, of the method.
+#: Precedence of a rule: characters of the host without a wildcard, of the host, of the service, of the method.
 _Exactness = tuple[int, int, int, int]
 
 
@@ -38,13 +38,15 @@ class RouteTable:
 
     @property
     def rules(self) -> list[RouteEntry]:
-        """All rules there are."""
+        """All rules of all routes."""
         return [
-            RouteEntry(route, rule, number) for route in self.routes for number, rule in enumerate(route.rules)
+            RouteEntry(route, rule, number)
+            for route in self.routes
+            for number, rule in enumerate(route.rules)
         ]
 
     def find(self, authority: str, path: str) -> RouteEntry | None:
-        """The rule for a call of `/service/method` at a host: the most exact one, of equals the first."""
+        """Return the rule for a call of `/service/method` at a host: the most specific, then the first; else None."""
         host = host_of(authority)
         service, _, method = path.removeprefix("/").rpartition("/")
         best_weight: _Exactness = (-1, -1, -1, -1)
@@ -62,19 +64,21 @@ class RouteTable:
 
 
 def host_of(authority: str) -> str:
-    """The host of `host:port`, in small letters."""
+    """Return the host of `host:port`, in lower case."""
     host, colon, port = authority.rpartition(":")
     return (host if colon and port.isdigit() else authority).lower()
 
 
 def _host_weight(route: GRPCRoute, host: str) -> tuple[int, int] | None:
-    """How exactly a route is meant for a host; None: not at all."""
+    """Return how specifically a route matches a host; None: not at all."""
     if not route.hostnames:
         return 0, 0
     matching_hostnames = [name for name in route.hostnames if name == host or _matches_wildcard(name, host)]
-    return max(((0 if name.startswith("*.") else len(name), len(name)) for name in matching_hostnames), default=None)
+    return max(
+        ((0 if name.startswith("*.") else len(name), len(name)) for name in matching_hostnames), default=None
+    )
 
 
 def _matches_wildcard(name: str, host: str) -> bool:
-    """Whether a wildcard takes a host in: any number of labels before the rest, at least one."""
+    """Return whether a wildcard matches a host: it stands for one or more labels."""
     return name.startswith("*.") and host.endswith(name[1:]) and len(host) > len(name) - 1

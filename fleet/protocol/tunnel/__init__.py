@@ -1,3 +1,3 @@
-"""What the ends of a TCP-over-gRPC tunnel say and decide, and what agents serve through it. Pure."""
+"""Messages and decisions of both ends of a TCP-over-gRPC tunnel, and the services of agents behind it. Pure."""
 
 from __future__ import annotations

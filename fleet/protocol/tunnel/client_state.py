@@ -1,7 +1,7 @@
-"""What a tunnel client decides: its targets, its subscriptions and the sessions of either end.
+"""Decisions of a tunnel client: its targets, its subscriptions, and the sessions of both ends.
 
-Follows the seed's "Client" section and the message sequences of openconfig/grpctunnel 0.2. Unlike there, nothing that
-is refused ends the client: who asked is told. Pure: `now` is seconds of a monotonic clock.
+Follows the design "TCP over gRPC Tunnel", section "Client", and the message sequences of openconfig/grpctunnel 0.2.
+Unlike there, a refusal does not end the client: the caller gets the error. Pure: `now` is seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fleet.protocol.tunnel.server_state import Limits
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Write to Register."""
+    """Send a message on Register."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class AskHandler:
-    """Ask the register handler, beside the reader, then call `answer`."""
+    """Ask the register handler, without blocking the reader, then call `respond`."""
 
     tag: int
     target: Target
@@ -43,7 +43,7 @@ class AskHandler:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Open a Tunnel stream whose first message is the tag: for the handler, or for who asked (tag < 0)."""
+    """Open a Tunnel stream whose first message is the tag: for the handler, or for the local caller (tag < 0)."""
 
     tag: int
     target: Target
@@ -51,7 +51,7 @@ class OpenStream:
 
 @dataclass(frozen=True, slots=True)
 class SessionFailed:
-    """The session that was asked for under `tag` will not be."""
+    """The session requested under `tag` failed."""
 
     tag: int
     error: str
@@ -59,14 +59,14 @@ class SessionFailed:
 
 @dataclass(frozen=True, slots=True)
 class TargetAccepted:
-    """The server took a target, or let it go."""
+    """The server accepted the registration or the removal of a target."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True)
 class TargetRejected:
-    """The server refused to take a target, or to let it go."""
+    """The server refused the registration or the removal of a target."""
 
     target: Target
     error: str
@@ -74,7 +74,7 @@ class TargetRejected:
 
 @dataclass(frozen=True, slots=True)
 class TargetChange:
-    """Another client's target came (ADD) or went (REMOVE)."""
+    """A target of another client was added (ADD) or removed (REMOVE)."""
 
     op: Op
     target: Target
@@ -82,18 +82,27 @@ class TargetChange:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionResponse:
-    """A subscription was answered; `error` is empty when it stands."""
+    """The server answered a subscription; `error` is empty when it succeeded."""
 
     op: Op
     type: str
     error: str
 
 
-Effect: TypeAlias = Send | AskHandler | OpenStream | SessionFailed | TargetAccepted | TargetRejected | TargetChange | SubscriptionResponse
+Effect: TypeAlias = (
+    Send
+    | AskHandler
+    | OpenStream
+    | SessionFailed
+    | TargetAccepted
+    | TargetRejected
+    | TargetChange
+    | SubscriptionResponse
+)
 
 
 class ClientState:
-    """All that a tunnel client knows of one Register stream."""
+    """State of a tunnel client for one Register stream."""
 
     def __init__(self, wire: WireVersion, *, has_handler: bool, limits: Limits | None = None) -> None:
         self._wire = wire
@@ -101,44 +110,44 @@ class ClientState:
         self._limits = limits or Limits()
         self._tags = Tags(-1)
         self._targets: set[Target] = set()
-        #: Changes that the server did not answer yet; it does so in their order.
+        #: Changes without an answer of the server yet; it answers in order.
         self._pending_changes: Counter[Target] = Counter()
         self._outgoing_requests: dict[int, Session] = {}
         self._incoming_requests: dict[int, Session] = {}
         self._deadlines: deque[tuple[float, Session]] = deque()
-        #: Version 0.1: whether the server serves sessions; None until it said so.
+        #: Version 0.1: whether the server has a handler; None before its capabilities arrived.
         self.server_has_handler: bool | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether sessions may be asked for: version 0.1 waits for the server's capabilities."""
+        """Return whether sessions can be requested: version 0.1 waits for the server's capabilities."""
         return self._wire is WireVersion.V0_2 or self.server_has_handler is not None
 
     @property
     def registered_targets(self) -> frozenset[Target]:
-        """Targets that the server has taken."""
+        """The targets that the server has accepted."""
         return frozenset(target for target in self._targets if not self._pending_changes[target])
 
     def start(self, targets: Iterable[Target] = (), subscribe: Iterable[str] = ()) -> list[Effect]:
-        """The stream is open: what is said first. Raises TunnelError for what version 0.1 does not know."""
+        """Return the first messages of an open stream. Raises TunnelError for what version 0.1 does not support."""
         if self._wire is WireVersion.V0_1:
             if any(True for _ in targets) or any(True for _ in subscribe):
-                raise TunnelError("version 0.1 knows neither targets nor subscriptions")
+                raise TunnelError("version 0.1 supports neither targets nor subscriptions")
             return [Send(Capabilities(self._has_handler))]
         effects = [effect for target in targets for effect in self.add(target)]
         return effects + [Send(Subscription(Op.ADD, kind)) for kind in subscribe]
 
     def add(self, target: Target) -> list[Effect]:
-        """Register a target. Raises TunnelError."""
+        """Register a target. Raises TunnelError if it is registered already."""
         self._require_targets()
         if target in self._targets:
-            raise TunnelError(f"target {target} is registered already")
+            raise TunnelError(f"target {target} is already registered")
         self._targets.add(target)
         self._pending_changes[target] += 1
         return [Send(Registration(Op.ADD, target))]
 
     def remove(self, target: Target) -> list[Effect]:
-        """Let go of a target. Raises TunnelError."""
+        """Deregister a target. Raises TunnelError if it is not registered."""
         self._require_targets()
         if target not in self._targets:
             raise TunnelError(f"target {target} is not registered")
@@ -148,10 +157,10 @@ class ClientState:
 
     def _require_targets(self) -> None:
         if self._wire is WireVersion.V0_1:
-            raise TunnelError("version 0.1 knows no targets")
+            raise TunnelError("version 0.1 does not support targets")
 
     def receive(self, message: Message, now: float) -> list[Effect]:
-        """The server said something. Raises TunnelError when the stream must end for it."""
+        """Process a message of the server. Raises TunnelError if the stream must end."""
         if self._wire is WireVersion.V0_1 and self.server_has_handler is None:
             return self._on_capabilities(message)
         if isinstance(message, Registration):
@@ -164,9 +173,9 @@ class ClientState:
 
     def _on_capabilities(self, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
-            raise TunnelError("capabilities must be the first message of version 0.1")
+            raise TunnelError("the first message of version 0.1 must be capabilities")
         if not (message.handler or self._has_handler):
-            raise TunnelError("no handlers defined: neither end could serve a session")
+            raise TunnelError("no handlers defined: neither end can serve a session")
         self.server_has_handler = message.handler
         return []
 
@@ -186,9 +195,9 @@ class ClientState:
     # -- sessions --------------------------------------------------------------------------------
 
     def open(self, target: Target, now: float) -> tuple[int, list[Effect]]:
-        """Ask the server for a session. Raises TunnelError."""
+        """Request a session from the server; return its tag. Raises TunnelError."""
         if not self.ready:
-            raise TunnelError("the tunnel is not up yet")
+            raise TunnelError("the tunnel is not established yet")
         if self._wire is WireVersion.V0_1 and not self.server_has_handler:
             raise TunnelError("the server has no handler")
         if len(self._outgoing_requests) >= self._limits.max_pending:
@@ -199,11 +208,11 @@ class ClientState:
         return session.tag, [Send(session)]
 
     def abandon(self, tag: int) -> None:
-        """Whoever asked wants it no more. Servers are not told: an error for a tag they let go blocks some for ever."""
+        """Drop a request. The server is not told: an error for a tag it has dropped blocks some servers forever."""
         self._outgoing_requests.pop(tag, None)
 
     def respond(self, tag: int, error: str | None) -> list[Effect]:
-        """The handler takes the server's session, or refuses it."""
+        """Process the handler's decision about the server's session; `error` refuses it."""
         session = self._incoming_requests.pop(tag, None)
         if session is None:
             return []
@@ -212,17 +221,17 @@ class ClientState:
         return [OpenStream(tag, session.target)]
 
     def on_stream_failed(self, tag: int, target: Target, error: str) -> list[Effect]:
-        """The stream that was to carry the server's session could not be opened: it is told at once."""
+        """Return the error for the server when the stream for its session could not be opened."""
         return [Send(Session(tag, target, error=error))] if tag > 0 else []
 
     def wake_at(self) -> float | None:
-        """When `expire` has something to do."""
+        """Return when `expire` has work to do; None without a deadline."""
         while self._deadlines and not self._is_pending(self._deadlines[0][1]):
             self._deadlines.popleft()
         return self._deadlines[0][0] if self._deadlines else None
 
     def expire(self, now: float) -> list[Effect]:
-        """Give up set-ups whose time is over."""
+        """Fail session set-ups whose time limit has passed."""
         effects: list[Effect] = []
         while (at := self.wake_at()) is not None and at <= now:
             tag = self._deadlines.popleft()[1].tag
@@ -234,7 +243,7 @@ class ClientState:
         return effects
 
     def end(self, reason: str) -> list[Effect]:
-        """Register is over: who still waits is told."""
+        """Fail every pending session, because Register ended."""
         effects: list[Effect] = [SessionFailed(tag, reason) for tag in self._outgoing_requests]
         self._outgoing_requests.clear()
         self._incoming_requests.clear()
@@ -249,7 +258,7 @@ class ClientState:
             return [*effects, SessionFailed(tag, message.malformed_reason)] if is_ours else effects
         if tag < 0:
             return self._on_session_response(message)
-        if message.error:  # the server gave up on what it asked
+        if message.error:  # the server dropped its request
             self._incoming_requests.pop(tag, None)
             return []
         error = self._rejection_reason(message)
@@ -261,9 +270,9 @@ class ClientState:
 
     def _rejection_reason(self, message: Session) -> str:
         if message.tag == 0:
-            return "a server's tags are positive"
+            return "tags of a server must be positive"
         if not message.accept:
-            return "the session is not accepted by the server that asks for it"
+            return "the server's session request does not have accept set"
         if not self._has_handler:
             return "this client has no handler"
         if message.tag in self._incoming_requests:
@@ -275,14 +284,16 @@ class ClientState:
     def _on_session_response(self, message: Session) -> list[Effect]:
         request = self._outgoing_requests.get(message.tag)
         if request is None:
-            return []  # late: its caller is gone
+            return []  # late: the request was dropped
         if not (message.accept or message.error):
-            return []  # neither yes nor no
+            return []  # neither accepted nor refused
         del self._outgoing_requests[message.tag]
         if message.error:
             return [SessionFailed(message.tag, message.error)]
         return [OpenStream(message.tag, request.target)]
 
     def _is_pending(self, session: Session) -> bool:
-        # By itself: a server may use a tag again, and then another deadline is the tag's.
-        return (self._incoming_requests if session.tag > 0 else self._outgoing_requests).get(session.tag) is session
+        # Compare the session itself: a server may reuse a tag, and then the deadline belongs to another session.
+        return (self._incoming_requests if session.tag > 0 else self._outgoing_requests).get(
+            session.tag
+        ) is session

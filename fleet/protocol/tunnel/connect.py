@@ -1,7 +1,7 @@
-"""HTTP CONNECT to an agent's service: what may be asked for, and every way it is refused. Pure.
+"""HTTP CONNECT to an agent's service: parsing of requests, and every reason to refuse one. Pure.
 
-`CONNECT SERVICE.AGENT:PORT` as users' programs send it. The port is theirs to choose and is not looked at: a service is
-its name. Whatever else is asked for is refused in a sentence: this is no open relay.
+Users' programs send `CONNECT SERVICE.AGENT:PORT`. The port is arbitrary and ignored: the name alone identifies the
+service. Every other request is refused with a message: this is not an open relay.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from enum import Enum
 from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.agent_services import ServiceNameError
 
-#: The header by which a proxy says, to one that has the agent's tunnel, which proxy it is.
+#: Header with the proxy's id, on requests to a proxy that has the agent's tunnel.
 PEER_HEADER = "Refloat-Peer"
-#: Of a sentence in a status line, characters.
+#: Maximum length of a message in a status line, characters.
 _LONGEST_REASON = 200
 _HIGHEST_PORT, _MOST_DIGITS = 65535, 5
 _EXAMPLE = "ask for SERVICE.AGENT, such as web.agent-7"
 
 
 class RefusalReason(Enum):
-    """Why somebody is refused: the word that metrics and logs have for it, and the status of HTTP."""
+    """Reason for a refusal: the word in metrics and logs, and the HTTP status."""
 
     MALFORMED = ("malformed", 400)
     NAME = ("name", 400)
@@ -36,28 +36,27 @@ class RefusalReason(Enum):
     SLOW = ("slow", 408)
     AMBIGUOUS = ("ambiguous", 409)
     LARGE = ("large", 431)
-    #: By a proxy that should have the agent's tunnel, or it cannot be reached.
+    #: A proxy that should have the agent's tunnel refused, or cannot be reached.
     PEER = ("peer", 502)
-    #: By the agent: no such service, or it cannot be reached.
+    #: The agent refused: no such service, or the service cannot be reached.
     AGENT = ("agent", 502)
-    #: It has as many users as it may.
+    #: The proxy has reached its maximum number of user connections.
     BUSY = ("busy", 503)
     LEAVING = ("leaving", 503)
     TIMEOUT = ("timeout", 504)
 
     @property
     def label(self) -> str:
-        """As metrics and logs have it."""
+        """The word in metrics and logs."""
         return self.value[0]
 
     @property
     def status(self) -> int:
-        """Of HTTP."""
         return self.value[1]
 
 
 class RefusedError(Exception):
-    """Somebody is not let through; the sentence is for him."""
+    """A refused request; the message is for the user."""
 
     def __init__(self, reason: RefusalReason, sentence: str) -> None:
         super().__init__(sentence)
@@ -66,28 +65,29 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """A service, and the id or the name of the agent that exposes it."""
+    """The service, and the id or name of the agent that exposes it, of a request."""
 
     service: str
     agent: str
 
 
 def parse(target: str) -> ServiceAddress:
-    """Read what CONNECT asks for. Raises RefusedError."""
+    """Parse the authority of a CONNECT request. Raises RefusedError."""
     host, colon, port = target.rpartition(":")
     if not colon:
         host = target
     elif not (port.isascii() and port.isdigit()):
-        raise RefusedError(RefusalReason.NAME, f"{target!r} has no port that is a number: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{target!r} has no numeric port: {_EXAMPLE}")
     elif len(port) > _MOST_DIGITS or not 0 < int(port) <= _HIGHEST_PORT:
-        raise RefusedError(RefusalReason.NAME, f"port {port[:10]} is none: ports are 1 to {_HIGHEST_PORT}")
+        raise RefusedError(RefusalReason.NAME, f"port {port[:10]} is out of range: use 1 to {_HIGHEST_PORT}")
     if _is_address(host):
         raise RefusedError(
-            RefusalReason.NAME, f"{host} is an address, and this port leads to agents' services alone: {_EXAMPLE}"
+            RefusalReason.NAME,
+            f"{host} is an IP address, but only services of agents can be reached here: {_EXAMPLE}",
         )
     service, _, agent = host.partition(".")
     if not agent:
-        raise RefusedError(RefusalReason.NAME, f"{host!r} is no service of an agent: {_EXAMPLE}")
+        raise RefusedError(RefusalReason.NAME, f"{host!r} does not name a service of an agent: {_EXAMPLE}")
     try:
         return ServiceAddress(agent_services.check_name(service.lower()), agent)
     except ServiceNameError as error:
@@ -95,18 +95,18 @@ def parse(target: str) -> ServiceAddress:
 
 
 def check_framing(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse a CONNECT with a body: it has none (RFC 9110, 9.3.6), and who reads one ends it elsewhere than we do.
+    """Raise RefusedError for a CONNECT with a body (RFC 9110, 9.3.6: it has none).
 
-    Names are in small letters. Raises RefusedError.
+    A reader that accepts a body would see the request end elsewhere. Header names must be lower case.
     """
     for name, value in headers:
         if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")):
-            sentence = f"a CONNECT has no body: leave {name.decode('ascii')} out"
+            sentence = f"a CONNECT request must not have a body: remove {name.decode('ascii')}"
             raise RefusedError(RefusalReason.MALFORMED, sentence)
 
 
 def token_of(authorization: str) -> str:
-    """The token in a Proxy-Authorization: of Bearer, or the password of Basic; empty when there is none."""
+    """Return the token of a Proxy-Authorization header (Bearer, or the password of Basic); empty without one."""
     scheme, _, credentials = authorization.strip().partition(" ")
     credentials = credentials.strip()
     if scheme.lower() == "bearer":
@@ -120,7 +120,7 @@ def token_of(authorization: str) -> str:
 
 
 def status_line_text(sentence: str) -> str:
-    """A sentence as a status line may have it, where many programs show nothing else of an answer."""
+    """Return a message fit for a status line (ASCII, limited length), where many programs show nothing else."""
     text = "".join(char if " " <= char <= "~" else " " for char in sentence)
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 

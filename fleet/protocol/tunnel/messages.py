@@ -1,7 +1,7 @@
-"""The words of a TCP-over-gRPC tunnel: what travels on Register, and what its two ends decide.
+"""Messages of a TCP-over-gRPC tunnel: what is sent on Register, independent of the wire version.
 
-Both versions of the wire say the same things (seed "TCP over gRPC Tunnel"; openconfig/grpctunnel 0.2): a message here
-is of neither, and `fleet.transport.tunnel.codec` writes it as either. Pure.
+Both versions (the design "TCP over gRPC Tunnel", 0.1, and openconfig/grpctunnel 0.2) have the same messages;
+`fleet.transport.tunnel.codec` encodes them for either. Pure.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-#: Characters of the name and of the type of a target: answers repeat them, and subscribers hear them.
+#: Maximum length of a target's name and of its type, characters: responses and subscribers receive both.
 LONGEST_TARGET = 1024
-#: Tags are int32, and 0 is nobody's.
+#: Highest tag: tags are int32, and 0 is never used.
 LAST_TAG = (1 << 31) - 1
 
 
 class WireVersion(Enum):
-    """Which version an end speaks: configuration or metadata, never guessed from what it says first."""
+    """Version of the protocol: from configuration or metadata, never guessed from the first message."""
 
     V0_1 = "0.1"
     V0_2 = "0.2"
 
 
 class TunnelError(Exception):
-    """What the other end, or the caller, is told; the sentence goes over the wire as it is."""
+    """An error for the other end or the caller; the message is sent over the wire as it is."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
-    """What a session is opened to. Version 0.1 knows no types."""
+    """The destination of a session. Version 0.1 has no types."""
 
     name: str
     type: str = ""
@@ -42,7 +42,7 @@ class Target:
 
 
 class Op(IntEnum):
-    """What a target or a subscription is about; the numbers are the wire's."""
+    """Operation on a target or a subscription; the numbers are the wire's."""
 
     UNKNOWN = 0
     #: SUBSCRIBE of a subscription.
@@ -53,14 +53,14 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Version 0.1: the first message of either end."""
+    """The first message of both ends in version 0.1."""
 
     handler: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A target comes or goes; or the answer to that; or news of it for subscribers."""
+    """Registration or removal of a target, the response to it, or a notice of it for subscribers."""
 
     op: Op
     target: Target
@@ -70,19 +70,19 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session is asked for, accepted or refused. The asker's tag names it on this connection."""
+    """Request for a session, or its acceptance or refusal. The requester's tag identifies it on this connection."""
 
     tag: int
     target: Target = Target("")
     accept: bool = False
     error: str = ""
-    #: Why it can be neither of these; never sent.
+    #: Why the message is invalid; never sent.
     malformed_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Version 0.2: a client wants to hear of targets of a type; empty means of all."""
+    """Version 0.2: subscribes a client to the targets of a type; an empty type means all."""
 
     op: Op
     type: str = ""
@@ -90,12 +90,12 @@ class Subscription:
     error: str = ""
 
 
-#: What travels on Register. None is an empty message: legal, and of no meaning.
+#: A message on Register. None is an empty message, which is legal and has no meaning.
 Message: TypeAlias = Capabilities | Registration | Session | Subscription | None
 
 
 class Tags:
-    """Tags of one end, each given once: +1, +2, … of a server, -1, -2, … of a client."""
+    """The tags of one end, each used once: +1, +2, … of a server, -1, -2, … of a client."""
 
     def __init__(self, step: int) -> None:
         assert step in (1, -1)
@@ -103,8 +103,8 @@ class Tags:
         self._last = 0
 
     def take(self) -> int:
-        """The next. Raises TunnelError when an int32 has no more."""
+        """Return the next tag. Raises TunnelError when all int32 tags are used up."""
         if abs(self._last) >= LAST_TAG:
-            raise TunnelError("this connection has used up its tags: open a new one")
+            raise TunnelError("this connection has used up its tags. Open a new connection")
         self._last += self._step
         return self._last

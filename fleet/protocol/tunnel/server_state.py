@@ -1,8 +1,8 @@
-"""What a tunnel server decides: who is registered, which sessions are being set up, and who is told what.
+"""Decisions of a tunnel server: registered targets, sessions being set up, and who is notified of what.
 
-Follows the seed's "Server" section and the message sequences of openconfig/grpctunnel 0.2, but not its defects: a
-refused session reaches only its caller, nothing is done inside the Register reader, set-ups are bounded and end in
-time, and a target that comes back displaces its stale self. Pure: `now` is seconds of a monotonic clock.
+Follows the design "TCP over gRPC Tunnel", section "Server", and the message sequences of openconfig/grpctunnel 0.2
+without its defects: a refused session affects only its caller, the Register reader never blocks, set-ups are bounded
+and time out, and a client that reconnects replaces its stale registration. Pure: `now` is seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,80 +26,82 @@ from fleet.protocol.tunnel.messages import (
     WireVersion,
 )
 
-#: Deadlines of set-ups among which none is looked for that is over.
+#: Number of set-up deadlines above which those of finished set-ups are removed.
 _DEADLINES = 1_000
-#: Characters of the sentence with which a client refuses a session: callers are shown it.
+#: Maximum length of a client's refusal of a session, characters: callers see it.
 _LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a Register stream."""
+    """The client at the other end of a Register stream."""
 
-    #: The names its certificate proves; empty when it showed none.
+    #: Names that its certificate proves; empty without a certificate.
     identity: tuple[str, ...] = ()
-    #: What a peer of our own calls itself, and the how-many-eth connection this is; others say nothing.
+    #: Name that a client of Refloat gives itself, and the number of its connection; empty and 0 for others.
     name: str = ""
     generation: int = 0
 
     def replaces(self, other_peer: Peer, *, silent: bool = False) -> bool:
-        """Whether this is `other` come back, so that what `other` held is stale.
+        """Return whether this is `other` after a reconnect, so that the registrations of `other` are stale.
 
-        A certificate proves it. Without one a name must do: whoever can lie about it could claim the target anyway.
-        Generations are made of a clock, which may have gone back since: of one who is `silent` they prove nothing.
+        A certificate proves it. Without one the name must do: a client that lies about it could claim the target
+        anyway. Generations come from a clock that may have been set back: if `other` is `silent`, they are ignored.
         """
-        if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (self.identity or self.name):
+        if (self.identity, self.name) != (other_peer.identity, other_peer.name) or not (
+            self.identity or self.name
+        ):
             return False
         return not self.name or self.generation > other_peer.generation or silent
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one client may ask for."""
+    """Limits for one client."""
 
-    #: Sessions being set up at once, of one connection and direction.
+    #: Sessions being set up at the same time, per connection and direction.
     max_pending: int = 256
-    #: From asking for a session to its stream, seconds.
+    #: Seconds from the request for a session to its stream.
     set_up_within: float = 10.0
     max_targets: int = 1_000
-    #: Sessions that one connection asked for and has open: each may be a connection to a service.
+    #: Open sessions that one connection requested: each may be a connection to a service.
     max_sessions: int = 10_000
 
 
 @dataclass(eq=False, slots=True)
 class ClientConnection:
-    """One client's Register stream."""
+    """Register stream of one client."""
 
     key: Hashable
     peer: Peer
-    #: Version 0.1: what it said of itself; None until it did.
+    #: Version 0.1: whether the client has a handler; None before its capabilities arrived.
     has_handler: bool | None = None
     targets: set[Target] = field(default_factory=set)
-    #: Types it wants to hear of; empty text stands for all.
+    #: Types that the client subscribed to; the empty type means all.
     subscriptions: set[str] = field(default_factory=set)
     tags: Tags = field(default_factory=lambda: Tags(1))
-    #: We asked it, by our tag.
+    #: Sessions requested by this server, by its tag.
     outgoing_requests: dict[int, ServerRequest] = field(default_factory=dict)
-    #: It asked us, by its tag.
+    #: Sessions requested by the client, by the client's tag.
     incoming_requests: dict[int, ClientRequest] = field(default_factory=dict)
-    #: Streams that are open, by tag.
+    #: Tags of open streams.
     open_tags: set[int] = field(default_factory=set)
-    #: Of those, how many it asked for.
+    #: Number of open streams that the client requested.
     client_session_count: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class ClientRequest:
-    """A session that a client wants."""
+    """A session that a client requested."""
 
     target: Target
-    #: Its stream may come.
+    #: The client may open its stream.
     is_accepted: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class ServerRequest:
-    """A session that this server wants: of one client, or of whichever of several is first."""
+    """A session that this server requested: from one client, or from the first of several that opens it."""
 
     target: Target
     pending_tags: dict[ClientConnection, int] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class ServerRequest:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Write to a client's Register stream."""
+    """Send a message on a client's Register stream."""
 
     to: ClientConnection
     message: Message
@@ -119,9 +121,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class AskHandler:
-    """Ask whether a client's session is taken, beside the reader, then call `answer`.
+    """Ask the handler about a client's session, without blocking the reader, then call `respond`.
 
-    A bridge asks the target's owner.
+    With `bridge`, request the session from the target's owner.
     """
 
     connection: ClientConnection
@@ -132,7 +134,7 @@ class AskHandler:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """No client gave the session that was asked for."""
+    """No client opened the requested session."""
 
     request: ServerRequest
     error: str
@@ -140,7 +142,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class TargetAdded:
-    """A target is registered."""
+    """A target was registered."""
 
     target: Target
     connection: ClientConnection
@@ -158,7 +160,7 @@ Effect: TypeAlias = Send | AskHandler | RequestFailed | TargetAdded | TargetRemo
 
 
 class ServerState:
-    """All that a tunnel server knows."""
+    """State of a tunnel server."""
 
     def __init__(
         self,
@@ -171,9 +173,9 @@ class ServerState:
         is_silent: Callable[[ClientConnection], bool] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Begin. `local` are the targets its own handler serves, None means it is asked about any.
+        """Start without clients. `local` are the targets of the server's own handler; None: ask it about every target.
 
-        `is_silent` knows whether a client let a keep-alive go by, so that it may be dead.
+        `is_silent` returns whether a client missed a keep-alive, so that it may be dead.
         """
         self._wire = wire
         self._has_handler = has_handler
@@ -184,17 +186,17 @@ class ServerState:
         self._limits = limits or Limits()
         self._connections: dict[Hashable, ClientConnection] = {}
         self._owners: dict[Target, ClientConnection] = {}
-        # All set-ups have the same time, so they end in the order in which they began.
+        # All set-ups have the same time limit, so their deadlines are in order.
         self._deadlines: deque[tuple[float, ClientConnection, int, ServerRequest | ClientRequest]] = deque()
-        #: With more of them, those of set-ups that are over are dropped.
+        #: Above this number, deadlines of finished set-ups are removed.
         self._most_deadlines = _DEADLINES
 
     # -- connections -----------------------------------------------------------------------------
 
     def connect(self, key: Hashable, peer: Peer) -> tuple[ClientConnection, list[Effect]]:
-        """A Register stream begins. Raises TunnelError when its connection has one already."""
+        """Process the start of a Register stream. Raises TunnelError if its connection has one already."""
         if key in self._connections:
-            raise TunnelError("this connection is registered already: one Register stream a connection")
+            raise TunnelError("this connection already has a Register stream. Use one stream per connection")
         connection = ClientConnection(key, peer)
         self._connections[key] = connection
         if self._wire is WireVersion.V0_1:
@@ -202,7 +204,7 @@ class ServerState:
         return connection, []
 
     def disconnect(self, connection: ClientConnection) -> list[Effect]:
-        """Its Register stream is over, for whatever reason; streams that are open live on."""
+        """Process the end of a Register stream; open Tunnel streams stay open."""
         if self._connections.get(connection.key) is not connection:
             return []
         del self._connections[connection.key]
@@ -212,25 +214,25 @@ class ServerState:
         connection.subscriptions.clear()
         connection.incoming_requests.clear()
         for tag in list(connection.outgoing_requests):
-            effects += self._refuse(connection, tag, "the client went away")
+            effects += self._refuse(connection, tag, "the client disconnected")
         return effects
 
     def connection(self, key: Hashable) -> ClientConnection | None:
-        """The connection with that key."""
+        """Return the connection with a key; None without one."""
         return self._connections.get(key)
 
     def owner(self, target: Target) -> ClientConnection | None:
-        """Who registered a target."""
+        """Return the connection that registered a target; None without one."""
         return self._owners.get(target)
 
     def targets(self) -> dict[Target, ClientConnection]:
-        """All targets and who registered them."""
+        """Return all registered targets with their connections."""
         return dict(self._owners)
 
     # -- Register --------------------------------------------------------------------------------
 
     def receive(self, connection: ClientConnection, message: Message, now: float) -> list[Effect]:
-        """A client said something. Raises TunnelError when the stream must end for it."""
+        """Process a message of a client. Raises TunnelError if the stream must end."""
         if self._wire is WireVersion.V0_1 and connection.has_handler is None:
             return self._on_capabilities(connection, message)
         if isinstance(message, Registration):
@@ -239,10 +241,10 @@ class ServerState:
             return self._on_session(connection, message, now)
         if isinstance(message, Subscription):
             return self._on_subscription(connection, message)
-        return []  # nothing was said, or capabilities once more
+        return []  # an empty message, or capabilities again
 
     def respond(self, connection: ClientConnection, tag: int, error: str | None) -> list[Effect]:
-        """The handler took a client's session, or refused it; whoever gave up meanwhile is told nothing."""
+        """Process the handler's decision about a client's session; ignored if the client has dropped it."""
         request = connection.incoming_requests.get(tag)
         if request is None or self._connections.get(connection.key) is not connection:
             return []
@@ -254,9 +256,9 @@ class ServerState:
 
     def _on_capabilities(self, connection: ClientConnection, message: Message) -> list[Effect]:
         if not isinstance(message, Capabilities):
-            raise TunnelError("capabilities must be the first message of version 0.1")
+            raise TunnelError("the first message of version 0.1 must be capabilities")
         if not (message.handler or self._has_handler):
-            raise TunnelError("no handlers defined: neither end could serve a session")
+            raise TunnelError("no handlers defined: neither end can serve a session")
         connection.has_handler = message.handler
         return []
 
@@ -276,24 +278,28 @@ class ServerState:
         if message.op is Op.REMOVE and target in connection.targets:
             response = Send(connection, Registration(Op.UNKNOWN, target, accept=True))
             return [response, *self._drop(target, connection)]
-        error = "is not registered by this client" if message.op is Op.REMOVE else "neither added nor removed"
+        error = (
+            "is not registered by this client"
+            if message.op is Op.REMOVE
+            else "the operation must be ADD or REMOVE"
+        )
         return [Send(connection, Registration(Op.UNKNOWN, target, error=f"target {target}: {error}"))]
 
     def _rejection_reason(self, connection: ClientConnection, target: Target) -> str:
         owner = self._owners.get(target)
         if not target.name:
-            return "a target needs a name"
+            return "a target must have a name"
         if self._local is not None and target in self._local:
-            return f"target {target} is one of this server's own"
+            return f"target {target} is reserved: it is a target of this server"
         if not self._may_claim(connection.peer, target):
             client_name = " or ".join(connection.peer.identity) or "a client without a certificate"
-            return f"target {target} may not be claimed by {client_name}"
+            return f"target {target} may not be registered by {client_name}"
         if owner is connection:
-            return f"target {target} is registered already by this client"
+            return f"target {target} is already registered by this client"
         if owner is not None and not connection.peer.replaces(owner.peer, silent=self._is_silent(owner)):
-            return f"target {target} is registered already by another client"
+            return f"target {target} is already registered by another client"
         if len(connection.targets) >= self._limits.max_targets:
-            return f"target {target}: this client has {self._limits.max_targets} targets, the most allowed"
+            return f"target {target}: this client has the maximum of {self._limits.max_targets:,} targets"
         return ""
 
     def _drop(self, target: Target, connection: ClientConnection) -> list[Effect]:
@@ -313,10 +319,13 @@ class ServerState:
             return [Send(connection, Subscription(Op.REMOVE, kind, accept=True))]
         if message.op is not Op.ADD:
             return [
-                Send(connection, Subscription(message.op, kind, error="neither subscribed nor unsubscribed"))
+                Send(
+                    connection,
+                    Subscription(message.op, kind, error="the operation must be SUBSCRIBE or UNSUBSCRIBE"),
+                )
             ]
-        # What a client can be connected with: the server's own targets, and others' where it bridges. A refusal would
-        # end a client of Go's library, so a server that has nothing to tell of accepts as well.
+        # The targets that a client can connect to: the server's own, and with bridging those of others. A refusal would
+        # end a client of the Go library, so a server without any accepts, too.
         other_owners = self._owners if self._bridge else {}
         visible_targets = {
             *(self._local or ()),
@@ -328,18 +337,20 @@ class ServerState:
             if kind in ("", target.type)
         ]
         if kind in connection.subscriptions:
-            error = f"subscribed already to {kind or 'all types'}"
+            error = f"this client is already subscribed to {kind or 'all types'}"
             return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
         if len(connection.subscriptions) >= self._limits.max_targets:
-            error = f"this client has {self._limits.max_targets} subscriptions, the most allowed"
+            error = f"this client has reached the maximum of {self._limits.max_targets} subscriptions"
             return [*effects, Send(connection, Subscription(Op.ADD, kind, error=error))]
         connection.subscriptions.add(kind)
         return [*effects, Send(connection, Subscription(Op.ADD, kind, accept=True))]
 
     # -- sessions --------------------------------------------------------------------------------
 
-    def open(self, target: Target, now: float, to: ClientConnection | None = None) -> tuple[ServerRequest, list[Effect]]:
-        """Ask for a session: of `to`, else of the target's owner (0.1: of all). Raises TunnelError."""
+    def open(
+        self, target: Target, now: float, to: ClientConnection | None = None
+    ) -> tuple[ServerRequest, list[Effect]]:
+        """Request a session: from `to`, else from the target's owner (0.1: from all clients). Raises TunnelError."""
         request = ServerRequest(target)
         effects: list[Effect] = []
         for connection in self._candidates(target, to):
@@ -360,17 +371,17 @@ class ServerState:
         return request, effects
 
     def abandon(self, request: ServerRequest) -> None:
-        """Whoever wanted it does so no more: a stream that comes for it is refused."""
+        """Drop a request: its stream is refused from now on."""
         for connection, tag in request.pending_tags.items():
             connection.outgoing_requests.pop(tag, None)
         request.pending_tags.clear()
 
     def attach(self, connection: ClientConnection, tag: int) -> ServerRequest | Target:
-        """A Tunnel stream came: for a session of ours, or for one that the client asked for. Raises TunnelError."""
+        """Assign a new Tunnel stream to a session that this server or the client requested. Raises TunnelError."""
         request = connection.outgoing_requests.pop(tag, None)
         if request is not None:
             del request.pending_tags[connection]
-            self.abandon(request)  # the first one wins
+            self.abandon(request)  # the first client wins
             connection.open_tags.add(tag)
             return request
         client_request = connection.incoming_requests.get(tag)
@@ -382,19 +393,19 @@ class ServerState:
         return client_request.target
 
     def detach(self, connection: ClientConnection, tag: int) -> None:
-        """Its stream is over."""
+        """Process the end of a Tunnel stream."""
         if tag in connection.open_tags:
             connection.open_tags.remove(tag)
             connection.client_session_count -= tag < 0
 
     def wake_at(self) -> float | None:
-        """When `expire` has something to do."""
+        """Return when `expire` has work to do; None without a deadline."""
         while self._deadlines and not self._is_pending(*self._deadlines[0][1:]):
             self._deadlines.popleft()
         return self._deadlines[0][0] if self._deadlines else None
 
     def expire(self, now: float) -> list[Effect]:
-        """Give up set-ups whose time is over: each only costs its caller."""
+        """Fail session set-ups whose time limit has passed."""
         effects: list[Effect] = []
         while (at := self.wake_at()) is not None and at <= now:
             _, connection, tag, _ = self._deadlines.popleft()
@@ -407,21 +418,25 @@ class ServerState:
                 )
         return effects
 
-    def _set_deadline(self, now: float, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest) -> None:
+    def _set_deadline(
+        self, now: float, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
+    ) -> None:
         self._deadlines.append((now + self._limits.set_up_within, connection, tag, request))
         if len(self._deadlines) > self._most_deadlines:
-            # Behind one that still waits, those of all that were withdrawn meanwhile would stay until its time is over.
+            # Otherwise the deadlines of all dropped set-ups would stay behind one that still waits.
             self._deadlines = deque(entry for entry in self._deadlines if self._is_pending(*entry[1:]))
             self._most_deadlines = _DEADLINES + 2 * len(self._deadlines)
 
-    def _is_pending(self, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest) -> bool:
-        # By what it was for: a client may use a tag again, and then another deadline is the tag's.
+    def _is_pending(
+        self, connection: ClientConnection, tag: int, request: ServerRequest | ClientRequest
+    ) -> bool:
+        # Compare the request itself: a client may reuse a tag, and then the deadline belongs to another session.
         return (connection.outgoing_requests if tag > 0 else connection.incoming_requests).get(tag) is request
 
     def _candidates(self, target: Target, to: ClientConnection | None) -> Iterable[ClientConnection]:
         if to is not None:
             if self._connections.get(to.key) is not to:
-                raise TunnelError("no such client")
+                raise TunnelError("this client is not connected")
             if self._wire is WireVersion.V0_1 and not to.has_handler:
                 raise TunnelError("this client has no handler")
             return [to]
@@ -432,7 +447,7 @@ class ServerState:
             return connections
         owner = self._owners.get(target)
         if owner is None:
-            raise TunnelError(f"no target {target} is registered")
+            raise TunnelError(f"target {target} is not registered")
         return [owner]
 
     def _on_session(self, connection: ClientConnection, message: Session, now: float) -> list[Effect]:
@@ -444,7 +459,7 @@ class ServerState:
         if tag > 0 and message.error:
             return self._refuse(connection, tag, message.error)
         if tag > 0 and (message.accept or tag in connection.outgoing_requests or tag in connection.open_tags):
-            return []  # it accepts what was asked: by its stream, so these words are needless
+            return []  # its stream is the acceptance, so this message is redundant
         if message.error:
             connection.incoming_requests.pop(tag, None)
             return []
@@ -457,28 +472,28 @@ class ServerState:
         return [AskHandler(connection, tag, target, bridge)]
 
     def _admit(self, connection: ClientConnection, tag: int, target: Target) -> bool:
-        """Whether a bridge serves it. Raises TunnelError when nobody does."""
+        """Return whether a bridge serves the session. Raises TunnelError if the server cannot serve it."""
         if tag >= 0:
-            raise TunnelError("a client's tags are negative")
+            raise TunnelError("tags of a client must be negative")
         if tag in connection.incoming_requests or tag in connection.open_tags:
             raise TunnelError(f"tag {tag} is in use")
         if len(connection.incoming_requests) >= self._limits.max_pending:
             raise TunnelError("too many sessions of this client are being set up")
         if connection.client_session_count + len(connection.incoming_requests) >= self._limits.max_sessions:
-            raise TunnelError(f"this client has {self._limits.max_sessions} sessions, the most allowed")
+            raise TunnelError(f"this client has reached the maximum of {self._limits.max_sessions} sessions")
         owner = self._owners.get(target)
         if self._has_handler and (target in self._local if self._local is not None else owner is None):
             return False
         if owner is None or not self._bridge:
-            raise TunnelError(f"no target {target} is registered")
+            raise TunnelError(f"target {target} is not registered")
         if owner is connection:
-            raise TunnelError(f"target {target} is this client's own")
+            raise TunnelError(f"target {target} belongs to this client itself")
         return True
 
     def _refuse(self, connection: ClientConnection, tag: int, error: str) -> list[Effect]:
         request = connection.outgoing_requests.pop(tag, None)
         if request is None:
-            return []  # late: its caller is gone
+            return []  # late: the request was dropped
         del request.pending_tags[connection]
         request.errors.append(text_limits.cut(error, _LONGEST_ERROR))
         return [] if request.pending_tags else [RequestFailed(request, "; ".join(request.errors))]

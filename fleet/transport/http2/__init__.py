@@ -1,7 +1,7 @@
-"""HTTP/2 (RFC 9113) for a gateway that passes calls on as they are, whatever their type. docs/gateway.md
+"""HTTP/2 (RFC 9113) for a gateway that forwards calls unchanged, whatever their type. docs/reference/gateway.md
 
-Our own and not gRPC's: gRPC's Python servers do not tell the host a call is for, read and write whole messages, and
-replace what belongs to the call (user agent, compression). Header compression is decoded by the `hpack` package.
+Our own instead of gRPC's: gRPC's Python servers hide the host of a call, read and write whole messages, and replace
+parts of the call (user agent, compression). The `hpack` package decodes compressed headers.
 """
 
 from __future__ import annotations

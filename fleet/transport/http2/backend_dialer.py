@@ -1,4 +1,4 @@
-"""The connections to one backend: dialed when wanted, shared by all calls, another one when a peer takes no more."""
+"""Connections to one backend: dialed on demand, shared by all calls, with another one when a peer takes no more."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from fleet.transport.http2.fields import BlockCache
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.tls import TLSError, TLSFiles
 
-#: HTTP/2 over TLS is agreed on by this name, RFC 9113 section 3.2.
+#: ALPN name of HTTP/2 over TLS, RFC 9113 section 3.2.
 ALPN = "h2"
 
 
-#: Connections that a call waits for, each full or gone before its turn.
+#: Maximum number of connections that a call waits for, each full or gone before its turn.
 _DIALS = 64
 
 
 class DialError(Exception):
-    """A backend that could not be connected, with a sentence."""
+    """A failed connection to a backend; the message says why."""
 
 
 def client_context(files: TLSFiles) -> ssl.SSLContext:
-    """TLS towards backends: their certificates are checked; ours is shown if there is one. Raises TLSError."""
+    """Return a TLS context for backends: it verifies their certificates, and shows ours if any. Raises TLSError."""
     try:
         context = ssl.create_default_context(cafile=_text(files.authority))
     except OSError as error:
-        raise TLSError(f"the CA {files.authority} cannot be used: {error}") from error
+        raise TLSError(f"cannot use the CA {files.authority}: {error}") from error
     context.set_alpn_protocols([ALPN])
     _load(context, files)
     return context
 
 
 def server_context(files: TLSFiles) -> ssl.SSLContext:
-    """TLS towards callers; with an authority they must show a certificate of it. Raises TLSError."""
+    """Return a TLS context for clients; with a CA they must show a certificate of it. Raises TLSError."""
     if files.certificate is None or files.key is None:
-        raise TLSError("a server with TLS needs a certificate and its key")
+        raise TLSError("a server with TLS needs a certificate and a key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([ALPN])
@@ -48,20 +48,22 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
         try:
             context.load_verify_locations(files.authority)
         except OSError as error:
-            raise TLSError(f"the CA {files.authority} cannot be used: {error}") from error
+            raise TLSError(f"cannot use the CA {files.authority}: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 def _load(context: ssl.SSLContext, files: TLSFiles) -> None:
     if (files.certificate is None) != (files.key is None):
-        raise TLSError("a certificate and its key go together")
+        raise TLSError("set both the certificate and its key, or neither")
     if files.certificate is None:
         return
     try:
         context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
-        raise TLSError(f"{files.certificate} and {files.key} cannot be used: {error}") from error
+        raise TLSError(
+            f"cannot use the certificate {files.certificate} with the key {files.key}: {error}"
+        ) from error
 
 
 def _text(path: Path | None) -> str | None:
@@ -69,7 +71,7 @@ def _text(path: Path | None) -> str | None:
 
 
 class BackendDialer:
-    """Connects one address."""
+    """Connections to one address."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class BackendDialer:
         tls: ssl.SSLContext | None = None,
         server_name: str = "",
     ) -> None:
-        """Connect nothing yet; a connection and its first frames may take `within` seconds."""
+        """Start without a connection; connecting, with the first frames, may take `within` seconds."""
         self.address = address
         self._cache = cache
         self._options = options
@@ -94,43 +96,43 @@ class BackendDialer:
 
     @property
     def connections(self) -> int:
-        """Connections that are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     def use_tls(self, tls: ssl.SSLContext) -> None:
-        """Connect by this from now on; connections there are go on."""
+        """Use this TLS context for new connections; existing ones stay."""
         self._tls = tls
 
     def ready(self) -> Http2Connection | None:
-        """A connection that takes a call at once."""
+        """Return a connection that takes a call at once; None without one."""
         for connection in self._connections:
             if connection.can_open:
                 return connection
         return None
 
     async def dial(self) -> Http2Connection:
-        """A connection that takes a call; all who wait share one attempt. Raises DialError."""
+        """Return a connection that takes a call; all callers share one attempt. Raises DialError."""
         for _ in range(_DIALS):
             ready = self.ready()
             if ready is not None:
                 return ready
             if self._is_closed:
-                raise DialError("it is no backend any more")
+                raise DialError("the backend was removed")
             if self._dial_task is None:
                 self._dial_task = asyncio.create_task(self._dial())
                 self._dial_task.add_done_callback(self._on_dialed)
-            # Others waited, too, and may have filled it meanwhile.
+            # Other callers waited, too, and may have filled it in the meantime.
             await asyncio.shield(self._dial_task)
-        raise DialError("it takes no more calls")
+        raise DialError("the backend accepts no more calls")
 
     def retire(self) -> None:
-        """Take no more calls; connections end after their last one."""
+        """Take no more calls; connections close after their last call."""
         self._is_closed = True
         for connection in list(self._connections):
             connection.retire()
 
     async def close(self) -> None:
-        """End all connections, with their calls."""
+        """Close all connections and end their calls."""
         self._is_closed = True
         for connection in list(self._connections):
             connection.close()
@@ -140,7 +142,7 @@ class BackendDialer:
     def _on_dialed(self, task: asyncio.Task[Http2Connection]) -> None:
         self._dial_task = None
         if not task.cancelled():
-            task.exception()  # those who waited were told
+            task.exception()  # the callers got the exception
 
     async def _dial(self) -> Http2Connection:
         loop = asyncio.get_running_loop()
@@ -180,7 +182,7 @@ class BackendDialer:
                 ready.exception()
         if self._is_closed:
             connection.close()
-            raise DialError("it is no backend any more")
+            raise DialError("the backend was removed")
         self._connections.append(connection)
         return connection
 
@@ -191,7 +193,7 @@ class BackendDialer:
 
 def _must_be_h2(tls: ssl.SSLObject | None) -> None:
     if tls is not None and tls.selected_alpn_protocol() != ALPN:
-        raise DialError("its TLS does not offer HTTP/2")
+        raise DialError("the TLS of the backend does not offer HTTP/2")
 
 
 def _sentence(error: OSError) -> str:

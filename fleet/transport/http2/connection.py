@@ -1,4 +1,4 @@
-"""One HTTP/2 connection, RFC 9113, of either side, on one event loop."""
+"""One HTTP/2 connection, RFC 9113, of client or server, on one event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from fleet.transport.http2 import floods, frames, header_blocks
-from fleet.transport.http2.fields import NO_TABLE, Decoder, BlockCache, HeaderListTooLongError
+from fleet.transport.http2.fields import NO_TABLE, BlockCache, Decoder, HeaderListTooLongError
 from fleet.transport.http2.frames import Code, ConnectionBrokenError, Setting, Type
 from fleet.transport.http2.header_blocks import Block, HeaderBlocks
 from fleet.transport.http2.liveness import Liveness
@@ -18,13 +18,13 @@ from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
-# An attribute of an enum is a lookup by its name, and each frame is compared with most of these.
+# Reading an attribute of an enum is a lookup by name, and each frame is compared with most of these.
 _DATA, _HEADERS, _CONTINUATION = int(Type.DATA), int(Type.HEADERS), int(Type.CONTINUATION)
 _WINDOW_UPDATE, _SETTINGS = int(Type.WINDOW_UPDATE), int(Type.SETTINGS)
 
 
 class Http2Connection(asyncio.Protocol):
-    """Frames in and out. Tells the listeners of its streams, `on_stream` of new ones, and `on_end` once."""
+    """Reads and writes frames; calls the listeners of its streams, `on_stream` for new ones, and `on_end` once."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Http2Connection(asyncio.Protocol):
         on_retire: Callable[[Http2Connection], None] | None = None,
         on_end: Callable[[Http2Connection, str], None] | None = None,
     ) -> None:
-        """Be a server if there is `on_stream`, else a client."""
+        """Act as a server if `on_stream` is given, else as a client."""
         self._cache = cache
         self._options = options
         self._on_stream = on_stream
@@ -69,34 +69,37 @@ class Http2Connection(asyncio.Protocol):
         self._initial_window = frames.DEFAULT_WINDOW
         self._peer_streams = 100 if on_stream is None else 0
         self._end_reason = ""
-        #: Bytes we may send on all streams together.
+        #: Bytes that may be sent on all streams together.
         self.window = frames.DEFAULT_WINDOW
-        #: Bytes the peer ever allowed us; less `window`, it is what we sent.
+        #: Total bytes the peer has allowed; minus `window`, it is the number of bytes sent.
         self._granted_bytes = frames.DEFAULT_WINDOW
         self.peer_frame = frames.DEFAULT_FRAME
         self.stream_window = options.stream_window
-        #: The peer reads too slowly: data waits.
+        #: The peer reads too slowly: data is queued.
         self.is_paused = False
-        #: It takes no new streams; those there are go on.
+        #: The connection takes no new streams; existing ones continue.
         self.is_retired = False
         self.is_ended = False
 
-    # What its user calls.
+    # Methods for the user of the connection.
 
     @property
     def streams(self) -> int:
-        """Streams that are open."""
+        """Number of open streams."""
         return len(self._streams)
 
     @property
     def can_open(self) -> bool:
-        """Whether `open` may be called."""
+        """Return whether `open` may be called."""
         return (
-            self._has_settings and not self.is_retired and not self.is_ended and len(self._streams) < self._peer_streams
+            self._has_settings
+            and not self.is_retired
+            and not self.is_ended
+            and len(self._streams) < self._peer_streams
         )
 
     def open(self, block: bytes, *, end: bool = False) -> Stream:
-        """Begin a stream with a head, as a client."""
+        """Open a stream with its headers, as a client."""
         number = self._numbers.next()
         stream = self._new_stream(number)
         if number > frames.LARGEST_WINDOW - 2:
@@ -106,22 +109,22 @@ class Http2Connection(asyncio.Protocol):
         return stream
 
     def retire(self) -> None:
-        """Take no new streams and end after the last."""
+        """Take no new streams, and close after the last one."""
         if self.is_retired or self.is_ended:
             return
         if self._on_stream is not None:
-            # The peer may not know yet and begin streams meanwhile: those are still served, RFC 9113 section 6.8.
-            self.write(frames.goaway(frames.LARGEST_WINDOW, Code.NO_ERROR, "it ends"))
+            # The peer may still open streams before it reads this: those are served, RFC 9113 section 6.8.
+            self.write(frames.goaway(frames.LARGEST_WINDOW, Code.NO_ERROR, "the server is closing"))
         self._retire()
 
-    def close(self, reason: str = "it was closed") -> None:
-        """End at once, with all streams."""
+    def close(self, reason: str = "the connection was closed") -> None:
+        """Close at once, with all streams."""
         self._end(Code.NO_ERROR, reason)
 
-    # What streams call.
+    # Methods for streams.
 
     def write(self, data: bytes) -> None:
-        """Send frames, together with all of this turn of the loop: a system call costs more than a frame."""
+        """Queue frames; all frames of one turn of the loop are sent together: a system call costs more than a frame."""
         if self._transport is None or self.is_ended:
             return
         if not self._unsent:
@@ -129,31 +132,31 @@ class Http2Connection(asyncio.Protocol):
         self._unsent.append(data)
 
     def flush(self) -> None:
-        """Send what was written."""
+        """Send the queued frames."""
         if self._unsent and self._transport is not None:
             data = b"".join(self._unsent)
             self._unsent.clear()
             self._transport.write(data)
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
-        """Send a list of fields."""
+        """Send a header list."""
         if not self._block_written:
             self._block_written = True
             block = NO_TABLE + block
         self.write(header_blocks.encode_frames(number, block, self.peer_frame, end=end))
 
     def write_reset(self, number: int, code: Code) -> None:
-        """End a stream."""
+        """Reset a stream."""
         self._numbers.reset(number, is_local=True)
         self.write(frames.rst_stream(number, code))
 
     def count_fault(self) -> None:
-        """Count a stream that a client broke. Raises ConnectionBroken when there were too many."""
+        """Count a stream that a client broke. Raises ConnectionBrokenError when there are too many."""
         if self._on_stream is not None:
             self._resets.count()
 
     def count_empty(self) -> None:
-        """Count a client's frame that moves nothing. Raises ConnectionBroken when there were too many."""
+        """Count a client's frame without effect. Raises ConnectionBrokenError when there are too many."""
         if self._on_stream is not None:
             self._idle_frames.count_other()
 
@@ -162,19 +165,19 @@ class Http2Connection(asyncio.Protocol):
         self._blocked_streams[stream.number] = stream
 
     def forget(self, stream: Stream) -> None:
-        """It is closed."""
+        """Remove a closed stream."""
         if self._streams.pop(stream.number, None) is not None:
             self._resets.record_ended_stream()
         self._blocked_streams.pop(stream.number, None)
         if self.is_retired and not self._streams and not self.is_ended:
-            self._end(Code.NO_ERROR, self._end_reason or "it took no new calls, and has no more")
+            self._end(Code.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
 
-    # What the event loop calls.
+    # Methods for the event loop.
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are of no class of asyncio's
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports have no class of asyncio's
         options = self._options
         own_settings = {
             Setting.HEADER_TABLE_SIZE: 0,
@@ -203,7 +206,7 @@ class Http2Connection(asyncio.Protocol):
             while size - at >= frames.HEADER_LENGTH and not self._preface and not self.is_ended:
                 length, kind, flags, number = frames.header(buffer, at)
                 if length > self._options.frame:
-                    # The letters of another protocol read as a huge frame.
+                    # Text of another protocol reads as a huge frame.
                     reason = "a frame is too long" if self._has_settings else "the peer does not speak HTTP/2"
                     raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, reason)
                 begin = at + frames.HEADER_LENGTH
@@ -217,7 +220,7 @@ class Http2Connection(asyncio.Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(None, self._end_reason or (str(exc) if exc else "the other end closed it"))
+        self._end(None, self._end_reason or (str(exc) if exc else "the peer closed the connection"))
 
     @override
     def pause_writing(self) -> None:
@@ -240,8 +243,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._has_settings and kind != _SETTINGS:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the peer does not speak HTTP/2: no SETTINGS first")
-        if self._blocks.pieces:  # most frames come between blocks: a call costs more than a look
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "no HTTP/2: the peer sent no SETTINGS first")
+        if self._blocks.pieces:  # most frames come between blocks: the check is cheaper than a call
             self._blocks.check_order(kind, number)
         if kind == _DATA:
             self._data(number, flags, payload)
@@ -263,7 +266,7 @@ class Http2Connection(asyncio.Protocol):
             case Type.SETTINGS:
                 self._settings(flags, payload)
             case Type.PUSH_PROMISE:
-                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "nobody asked for pushes")
+                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "server push is disabled")
             case Type.PING:
                 self._ping(flags, payload)
             case Type.GOAWAY:
@@ -279,7 +282,7 @@ class Http2Connection(asyncio.Protocol):
         if self._received_bytes > self._options.connection_window:
             raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, "more data than the connection's window")
         if self._received_bytes >= self._options.connection_window // 2:
-            # Streams hold back by themselves; this one only bounds what one read may bring.
+            # Each stream has its own limit; this window only bounds the data of one read.
             self.write(frames.window_update(0, self._received_bytes))
             self._received_bytes = 0
         data = frames.strip_padding(payload, flags) if flags & frames.PADDED else payload
@@ -305,7 +308,7 @@ class Http2Connection(asyncio.Protocol):
             self._stream_error(number, Code.ENHANCE_YOUR_CALM, str(error))
             return
         if dependency and dependency == number:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
+            self._stream_error(number, Code.PROTOCOL_ERROR, "made a stream depend on itself")
         elif begins:
             self._begin(number, head, shape, end=end)
         elif stream is None:
@@ -334,7 +337,7 @@ class Http2Connection(asyncio.Protocol):
         return stream
 
     def _on_late_frame(self, number: int) -> None:
-        """Answer HEADERS or DATA on a stream that is over."""
+        """Process HEADERS or DATA on a stream that has ended."""
         if self._numbers.needs_reset(number):
             self.count_fault()
             self.write_reset(number, Code.STREAM_CLOSED)
@@ -397,10 +400,13 @@ class Http2Connection(asyncio.Protocol):
 
     def _goaway(self, payload: bytes) -> None:
         last = frames.read_uint32(payload) & frames.LARGEST_WINDOW
-        debug_text = payload[8:].decode("ascii", "replace")[:100] or frames.code_of(frames.read_uint32(payload, 4)).name
-        self._end_reason = f"it went away: {debug_text}"
+        debug_text = (
+            payload[8:].decode("ascii", "replace")[:100]
+            or frames.code_of(frames.read_uint32(payload, 4)).name
+        )
+        self._end_reason = f"the peer sent GOAWAY: {debug_text}"
         if self._on_stream is not None:
-            return  # a client that goes away closes its streams by itself
+            return  # a client that sends GOAWAY ends its own streams
         self._retire()
         for number in [number for number in self._streams if number > last]:
             listener = self._streams[number].drop()
@@ -410,7 +416,7 @@ class Http2Connection(asyncio.Protocol):
     def _window_update(self, number: int, more: int) -> None:
         if number == 0:
             if more == 0:
-                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the connection's window grows by nothing")
+                raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0 bytes")
             self.window += more
             self._granted_bytes += more
             if self.window > frames.LARGEST_WINDOW:
@@ -418,7 +424,7 @@ class Http2Connection(asyncio.Protocol):
             self._flush_blocked()
             return
         if more == 0:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "had a window grow by nothing")
+            self._stream_error(number, Code.PROTOCOL_ERROR, "sent WINDOW_UPDATE of 0 bytes")
             return
         stream = self._streams.get(number)
         if stream is None:
@@ -432,15 +438,15 @@ class Http2Connection(asyncio.Protocol):
 
     def _priority(self, number: int, payload: bytes) -> None:
         if number == 0:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "PRIORITY belongs to a stream")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "PRIORITY without a stream")
         if len(payload) != 5:
-            self._stream_error(number, Code.FRAME_SIZE_ERROR, "sent PRIORITY of a wrong length")
+            self._stream_error(number, Code.FRAME_SIZE_ERROR, "sent PRIORITY with a wrong length")
         elif frames.dependency(payload, 0) == number:
-            self._stream_error(number, Code.PROTOCOL_ERROR, "had a stream depend on itself")
+            self._stream_error(number, Code.PROTOCOL_ERROR, "made a stream depend on itself")
         self.count_empty()
 
     def _stream_error(self, number: int, code: Code, reason: str) -> None:
-        """End a stream, whatever its state: one that was never opened ends the connection."""
+        """Reset a stream, whatever its state; for one that was never opened, raise ConnectionBrokenError."""
         stream = self._streams.get(number)
         if stream is not None:
             stream.fail(code, reason)
@@ -450,7 +456,7 @@ class Http2Connection(asyncio.Protocol):
             self.count_fault()
             self.write_reset(number, code)
 
-    # The end.
+    # Shutdown.
 
     def _flush_blocked(self) -> None:
         blocked_streams, self._blocked_streams = self._blocked_streams, {}
@@ -464,16 +470,16 @@ class Http2Connection(asyncio.Protocol):
         if self._on_retire is not None:
             self._on_retire(self)
         if not self._streams:
-            self._end(Code.NO_ERROR, self._end_reason or "it took no new calls, and has no more")
+            self._end(Code.NO_ERROR, self._end_reason or "the last call of a retired connection ended")
 
     def _end(self, code: Code | None, reason: str) -> None:
-        """End, with a GOAWAY if there is still somebody to tell."""
+        """Close the connection, with a GOAWAY unless it is lost (`code` None)."""
         if self.is_ended:
             return
         if code is not None:
             self.write(frames.goaway(max(self._numbers.last, 0), code, reason if code else ""))
         if code is None:
-            self._unsent.clear()  # there is nobody to send it to
+            self._unsent.clear()  # the peer is gone
         self.flush()
         self.is_ended = self.is_retired = True
         self._unread = b""

@@ -1,8 +1,7 @@
-"""Header fields on the wire, RFC 7541, without dynamic tables.
+"""Header blocks, RFC 7541, without dynamic tables.
 
-We ask peers for a table of size 0 and use none ourselves. A block then means the same every time, so that what was once
-decoded, or made of it, is looked up: calls of one client to one method have the same block again and again. It costs
-some two hundred bytes a call.
+We ask peers for a table of size 0 and use none ourselves. A block then always has the same meaning, so the result of
+decoding is cached: calls of one client to one method repeat the same block. That costs some two hundred bytes a call.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from fleet.transport.http2.messages import Field, Shape
 
 HeaderFields = tuple[Field, ...]
 
-#: A whole list may be so long, bytes as RFC 9113 section 6.5.2 counts them.
+#: Maximum bytes of a header list, counted as in RFC 9113 section 6.5.2.
 MAX_LIST = 64 * 1024
-#: What begins the first block of a connection: its encoder uses no table (RFC 7541 section 6.3). A peer that asked for
-#: a smaller table than the default may wait for it.
+#: Beginning of the first block of a connection: its encoder uses no table (RFC 7541 section 6.3). A peer that asked for
+#: a smaller table than the default may expect it.
 NO_TABLE = b"\x20"
-#: Blocks in memory, and the longest that is kept there.
+#: Maximum number of cached blocks, and maximum bytes of each.
 _CACHE_SIZE, _LONGEST_CACHED = 1024, 2048
 
 _STATIC = {
@@ -38,16 +37,16 @@ _T = TypeVar("_T")
 
 
 class HeaderListTooLongError(Exception):
-    """A header list over the limit: its stream must end, and the connection goes on."""
+    """A header list over the limit: its stream must end, but the connection may continue."""
 
 
 def encode(fields: Iterable[Field]) -> bytes:
-    """Write a block."""
+    """Return the block of header fields."""
     return b"".join(_encode_field(*field) for field in fields)
 
 
 def plain(*pairs: tuple[bytes, bytes]) -> HeaderFields:
-    """Fields of which nothing is secret."""
+    """Return fields, none of them sensitive."""
     return tuple((name, value, False) for name, value in pairs)
 
 
@@ -60,7 +59,7 @@ def _encode_field(name: bytes, value: bytes, secret: bool) -> bytes:
 
 
 def _length(number: int) -> bytes:
-    """Write an integer with a prefix of seven bits and no Huffman coding, RFC 7541 section 5.1."""
+    """Return an integer with a prefix of seven bits and no Huffman coding, RFC 7541 section 5.1."""
     if number < 127:
         return bytes([number])
     encoded = bytearray([127])
@@ -73,19 +72,19 @@ def _length(number: int) -> bytes:
 
 
 class BlockCache(Generic[_T]):
-    """What was made of blocks, with their shapes; forgotten altogether when it is too much."""
+    """Cache of the values made of blocks, with their shapes; cleared completely when it is full."""
 
     def __init__(self, make: Callable[[HeaderFields], _T]) -> None:
-        """Make something of the fields of a block, by a function without side effects."""
+        """Use `make`, a function without side effects, to make a value of the fields of a block."""
         self._make = make
         self._entries: dict[bytes, tuple[_T, Shape]] = {}
 
     def get(self, block: bytes) -> tuple[_T, Shape] | None:
-        """What was made of it before."""
+        """Return the cached value of a block; None without one."""
         return self._entries.get(block)
 
     def add(self, block: bytes, fields: HeaderFields, *, keep: bool) -> tuple[_T, Shape]:
-        """Make it."""
+        """Make the value of a block, and cache it if `keep`."""
         entry = self._make(fields), messages.shape(fields)
         if keep and len(block) <= _LONGEST_CACHED:
             if len(self._entries) >= _CACHE_SIZE:
@@ -95,25 +94,28 @@ class BlockCache(Generic[_T]):
 
 
 class Decoder:
-    """Reads the blocks of one connection, each in its turn."""
+    """Decodes the blocks of one connection, in order."""
 
     def __init__(self, longest: int = MAX_LIST) -> None:
-        """Allow the table that peers have until they know our settings; a header list has `longest` bytes at most."""
+        """Allow a dynamic table until the peer knows our settings; a header list has at most `longest` bytes."""
         self._decoder = hpack.Decoder(longest)
         self._longest = longest
-        #: Whether a block's meaning depends on nothing but the block.
+        #: True once the meaning of a block depends on that block only.
         self._pure = False
 
     def settings_acknowledged(self) -> None:
-        """Allow no table from now on: the peer knows our settings.
+        """Allow no dynamic table from now on: the peer knows our settings.
 
-        A peer that never used its table need not say that it shrinks. One that refers to it breaks the connection.
+        A peer that never used its table need not announce the change. One that still uses it breaks the connection.
         """
         self._decoder.header_table_size = self._decoder.max_allowed_table_size = 0
         self._pure = True
 
     def read(self, block: bytes, cache: BlockCache[_T]) -> tuple[_T, Shape]:
-        """Read a block. Raises ListTooLong, or ConnectionBroken: after that no other block can be read."""
+        """Return the value of a block.
+
+        Raises HeaderListTooLongError, or ConnectionBrokenError: then no other block can be decoded.
+        """
         if self._pure:
             entry = cache.get(block)
             if entry is not None:
@@ -121,14 +123,16 @@ class Decoder:
         try:
             fields = tuple(_field(header) for header in self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError:
-            sentence = f"sent a header list of more than {self._longest} bytes"
+            sentence = f"sent a header list longer than {self._longest} bytes"
             if self._pure:
                 raise HeaderListTooLongError(sentence) from None
-            # The rest of the block, which is not read, could have changed the table.
+            # The unread rest of the block could have changed the table.
             raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, sentence) from None
         except hpack.HPACKError as error:
-            raise ConnectionBrokenError(Code.COMPRESSION_ERROR, f"header fields cannot be read: {error}") from None
-        # The block that shrinks the table may refer to it before: the ones after it cannot.
+            raise ConnectionBrokenError(
+                Code.COMPRESSION_ERROR, f"cannot decode header fields: {error}"
+            ) from None
+        # The block that shrinks the table may refer to it first; the blocks after it cannot.
         keep, self._pure = self._pure, self._decoder.header_table_size == 0
         return cache.add(block, fields, keep=keep)
 

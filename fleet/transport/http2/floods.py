@@ -1,4 +1,4 @@
-"""Peers that make us work for nothing: how much of it a connection bears."""
+"""Limits against peers that cause work without a purpose (denial of service)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Callable
 
 from fleet.transport.http2.frames import Code, ConnectionBrokenError
 
-#: A peer that reads nothing but makes us answer (pings, settings) is cut off at so many unsent bytes.
+#: Maximum unsent bytes to a peer that reads nothing but requires responses (to pings, settings).
 _MAX_UNSENT = 4 * 1024 * 1024
-#: And at so many frames that one turn of the loop made us write.
+#: Maximum frames that one turn of the loop may queue for such a peer.
 _MAX_ANSWERS = 20_000
-#: Streams that a client resets, or makes us reset: so many at once, and so many more each second (CVE-2023-44487,
-#: CVE-2025-8671).
+#: Streams that a client resets, or forces us to reset: a burst, and a rate per second (CVE-2023-44487, CVE-2025-8671).
 _RESETS, _RESETS_PER_SECOND = 1_000, 200
-#: A request may be read so late, seconds: a deadline is counted from then on, by its client from before.
+#: Seconds by which a request may be read late: the server counts a deadline from the read, the client from its send.
 _DEADLINE_SLACK = 0.1
-#: Frames of a client that move nothing (CVE-2019-9512, -9513, -9515, -9518). A gRPC client that keeps its connection
-#: alive pings every 10 s at most; one that measures bandwidth pings after data, which is not counted.
+#: Frames of a client without effect (CVE-2019-9512, -9513, -9515, -9518). A gRPC client with keep-alives pings at most
+#: every 10 s; one that measures bandwidth pings after data, which is not counted.
 _IDLE, _IDLE_PER_SECOND = 100, 10
 
 
 class EventBudget:
-    """So many events of one client at once, and so many more each second. The clock goes forward, in seconds."""
+    """Token bucket for events of one client: a burst, and a rate per second. The clock is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float], burst: int, per_second: float, sentence: str) -> None:
         self._clock = clock
@@ -32,7 +31,7 @@ class EventBudget:
         self._at = clock()
 
     def count(self) -> None:
-        """Take one more event. Raises ConnectionBroken when there were too many."""
+        """Count an event. Raises ConnectionBrokenError when there are too many."""
         at = self._clock()
         self._remaining = min(self._burst, self._remaining + (at - self._at) * self._per_second) - 1
         self._at = at
@@ -41,60 +40,68 @@ class EventBudget:
 
 
 class ResetBudget:
-    """The budget of one client for streams that it resets, or makes us reset.
+    """Limit of one client for streams that it resets, or forces us to reset.
 
-    A gRPC client resets each call whose deadline is over, at any rate. Those resets are free: whoever sends short
-    deadlines has the server end as many calls without any reset.
+    A gRPC client resets each call whose deadline has passed, at any rate. Those resets are free: with short deadlines
+    a client can make the server end as many calls without any reset.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._budget = EventBudget(clock, _RESETS, _RESETS_PER_SECOND, "too many streams were reset")
-        #: Streams that ended here: their client may not know it yet, and reset each of them once.
+        #: Streams that ended here; the client may not know yet, and may reset each of them once.
         self._ended_count = 0
 
     def record_ended_stream(self) -> None:
-        """Note a stream that is over."""
+        """Record the end of a stream."""
         self._ended_count += 1
 
     def count(self) -> None:
-        """Count a stream that its client made us reset. Raises ConnectionBroken."""
+        """Count a stream that its client forced us to reset. Raises ConnectionBrokenError."""
         self._budget.count()
 
     def count_client_reset(self, deadline_at: float | None) -> None:
-        """Count a reset by the client, of a stream with that deadline; None: it was over. Raises ConnectionBroken."""
+        """Count a reset by the client of a stream with this deadline; None: it had ended.
+
+        Raises ConnectionBrokenError.
+        """
         if deadline_at is None:
             is_free = self._ended_count > 0
             self._ended_count -= is_free
         else:
             is_free = self._clock() >= deadline_at - _DEADLINE_SLACK
-            self._ended_count -= 1  # the stream is over now, and cannot be reset again
+            self._ended_count -= 1  # the stream has ended, and cannot be reset again
         if not is_free:
             self._budget.count()
 
 
 class IdleFrameBudget:
-    """The budget of one client for frames that move nothing."""
+    """Limit of one client for frames without effect."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._pings = EventBudget(
             clock, _IDLE, _IDLE_PER_SECOND, "too_many_pings"
-        )  # gRPC clients know these words
-        self._other_frames = EventBudget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames that move nothing")
+        )  # gRPC clients recognise this text
+        self._other_frames = EventBudget(clock, _IDLE, _IDLE_PER_SECOND, "too many frames without effect")
         self._sent_bytes = 0
 
     def count_ping(self, sent_bytes: int) -> None:
-        """Take a ping, when so many bytes of data had been sent to its peer. Raises ConnectionBroken."""
+        """Count a ping, unless data was sent since the last one (`sent_bytes` is total bytes).
+
+        Raises ConnectionBrokenError.
+        """
         if sent_bytes == self._sent_bytes:
             self._pings.count()
         self._sent_bytes = sent_bytes
 
     def count_other(self) -> None:
-        """Take SETTINGS, PRIORITY, DATA without data, or a frame of an unknown type. Raises ConnectionBroken."""
+        """Count SETTINGS, PRIORITY, empty DATA, or a frame of an unknown type. Raises ConnectionBrokenError."""
         self._other_frames.count()
 
 
 def check_unsent(unsent_bytes: int, unsent_frames: int) -> None:
-    """Refuse to answer a peer that asks and does not read. Raises ConnectionBroken."""
+    """Raise ConnectionBrokenError for a peer that requires responses but does not read them."""
     if unsent_bytes > _MAX_UNSENT or unsent_frames > _MAX_ANSWERS:
-        raise ConnectionBrokenError(Code.ENHANCE_YOUR_CALM, "the peer asks and does not read")
+        raise ConnectionBrokenError(
+            Code.ENHANCE_YOUR_CALM, "the peer does not read the responses that it requires"
+        )

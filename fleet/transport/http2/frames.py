@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 as bytes, RFC 9113 section 6; and the errors that end a stream or a connection."""
+"""HTTP/2 frames as bytes, RFC 9113 section 6, and the errors that end a stream or a connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST_FRAME = (1 << 24) - 1
 
 
 class Type(IntEnum):
-    """What a frame is."""
+    """Frame type."""
 
     DATA = 0
     HEADERS = 1
@@ -36,7 +36,7 @@ PRIORITY = 0x20
 
 
 class Setting(IntEnum):
-    """What a peer may set."""
+    """Identifier of a setting."""
 
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2
@@ -47,7 +47,7 @@ class Setting(IntEnum):
 
 
 class Code(IntEnum):
-    """Why a stream or a connection ends."""
+    """Error code of a stream or a connection."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -66,21 +66,21 @@ class Code(IntEnum):
 
 
 def code_of(number: int) -> Code:
-    """Return the code of this number; an unknown one is INTERNAL_ERROR (RFC 9113 section 7)."""
+    """Return the error code with this number; INTERNAL_ERROR for an unknown one (RFC 9113 section 7)."""
     return Code(number) if number <= max(Code) else Code.INTERNAL_ERROR
 
 
 class ConnectionBrokenError(Exception):
-    """The peer broke the protocol: the connection must end."""
+    """The peer violated the protocol: the connection must end."""
 
     def __init__(self, code: Code, sentence: str) -> None:
         self.code = code
         super().__init__(sentence)
 
 
-#: These frames belong to the connection as a whole, RFC 9113 sections 6.5, 6.7 and 6.8.
+#: Frame types of the connection as a whole, RFC 9113 sections 6.5, 6.7 and 6.8.
 _OF_CONNECTION = frozenset({Type.SETTINGS, Type.PING, Type.GOAWAY})
-#: The lengths that cannot vary.
+#: Lengths of frame types with a fixed length.
 _LENGTHS: Mapping[int, int] = {Type.RST_STREAM: 4, Type.PING: 8, Type.WINDOW_UPDATE: 4}
 
 _HEADER = struct.Struct(">HBBBL")
@@ -89,89 +89,95 @@ _SETTING = struct.Struct(">HL")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Write a frame."""
+    """Return a frame."""
     length = len(payload)
     return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
 def header(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
-    """Read the header of a frame: length, kind, flags, stream."""
+    """Return the header of a frame: length, kind, flags, stream."""
     high, low, kind, flags, stream = _HEADER.unpack_from(buffer, at)
     return high << 8 | low, kind, flags, stream & 0x7FFF_FFFF
 
 
 def check(kind: int, flags: int, number: int, length: int) -> None:
-    """Check the stream number and the length of a control frame. Raises ConnectionBroken.
+    """Check the stream number and the length of a control frame. Raises ConnectionBrokenError.
 
-    DATA, HEADERS, CONTINUATION and PRIORITY have rules of their own: a wrong length may end a stream only.
+    DATA, HEADERS, CONTINUATION and PRIORITY have their own rules: a wrong length may affect one stream only.
     """
     if kind in _OF_CONNECTION and number:
-        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"{Type(kind).name} belongs to no stream")
+        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"{Type(kind).name} must not have a stream number")
     expected_length = _LENGTHS.get(kind, length)
     if kind == Type.SETTINGS and flags & ACK:
         expected_length = 0
     if length != expected_length:
         name = Type(kind).name
-        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}")
+        raise ConnectionBrokenError(
+            Code.FRAME_SIZE_ERROR, f"{name} has {length} bytes instead of {expected_length}"
+        )
 
 
 def settings(values: Mapping[Setting, int]) -> bytes:
-    """Write SETTINGS."""
+    """Return a SETTINGS frame."""
     return frame(Type.SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Read the payload of SETTINGS, in order. Raises ConnectionBroken if a value is not allowed."""
+    """Return the settings of a SETTINGS payload, in order. Raises ConnectionBrokenError for an invalid value."""
     if len(payload) % _SETTING.size:
-        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "SETTINGS are cut off")
+        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "SETTINGS frame is truncated")
     values: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
     for key, value in values:
         if key == Setting.ENABLE_PUSH and value > 1:
             raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"ENABLE_PUSH cannot be {value}")
         if key == Setting.INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-            raise ConnectionBrokenError(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes is not possible")
+            raise ConnectionBrokenError(
+                Code.FLOW_CONTROL_ERROR, f"an initial window of {value} bytes is not allowed"
+            )
         if key == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME <= value <= LARGEST_FRAME:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, f"a frame size of {value} is not possible")
+            raise ConnectionBrokenError(
+                Code.PROTOCOL_ERROR, f"a maximum frame size of {value} bytes is not allowed"
+            )
     return values
 
 
 def window_update(stream: int, more: int) -> bytes:
-    """Write WINDOW_UPDATE."""
+    """Return a WINDOW_UPDATE frame."""
     return frame(Type.WINDOW_UPDATE, 0, stream, _LONG.pack(more))
 
 
 def rst_stream(stream: int, code: Code) -> bytes:
-    """Write RST_STREAM."""
+    """Return a RST_STREAM frame."""
     return frame(Type.RST_STREAM, 0, stream, _LONG.pack(code))
 
 
 def goaway(last: int, code: Code, reason: str = "") -> bytes:
-    """Write GOAWAY."""
+    """Return a GOAWAY frame."""
     return frame(Type.GOAWAY, 0, 0, _LONG.pack(last) + _LONG.pack(code) + reason.encode())
 
 
 def read_uint32(payload: bytes, at: int = 0) -> int:
-    """Read a number of four bytes. Raises ConnectionBroken when they are not there."""
+    """Return the four-byte number at a position. Raises ConnectionBrokenError when it is truncated."""
     if len(payload) < at + 4:
-        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a frame is cut off")
+        raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a frame is truncated")
     number: int = _LONG.unpack_from(payload, at)[0]
     return number
 
 
 def strip_padding(payload: bytes, flags: int, *, priority: bool = False) -> bytes:
-    """Take padding, and the priority of HEADERS, off a payload. Raises ConnectionBroken."""
+    """Return a payload without its padding, and without the priority of HEADERS. Raises ConnectionBrokenError."""
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload:
-            raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a padded frame is cut off")
+            raise ConnectionBrokenError(Code.FRAME_SIZE_ERROR, "a padded frame is truncated")
         start, end = 1, end - payload[0]
     if priority and flags & PRIORITY:
         start += 5
     if start > end:
-        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "there is more padding than frame")
+        raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "the padding is longer than the frame")
     return payload[start:end]
 
 
 def dependency(payload: bytes, flags: int) -> int:
-    """Read the stream that HEADERS with a priority, or PRIORITY without flags, depends on. Raises ConnectionBroken."""
+    """Return the dependency in HEADERS with a priority, or in PRIORITY without flags. Raises ConnectionBrokenError."""
     return read_uint32(payload, 1 if flags & PADDED else 0) & LARGEST_WINDOW

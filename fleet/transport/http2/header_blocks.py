@@ -1,4 +1,4 @@
-"""Header blocks in pieces: HEADERS and the CONTINUATION frames after it, RFC 9113 section 4.3."""
+"""Header blocks in several frames: HEADERS and its CONTINUATION frames, RFC 9113 section 4.3."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import MAX_LIST
 from fleet.transport.http2.frames import Code, ConnectionBrokenError, Type
 
-#: A header block in pieces may be so much longer than a header list; after that somebody floods us (CVE-2024-27316).
+#: Maximum length of a header block, as a multiple of that of a header list; a longer one is a flood (CVE-2024-27316).
 _LONGER = 2
-#: The shortest piece on average, bytes: pieces of nothing are a flood as well.
+#: Minimum average bytes of a block's frames: empty frames are a flood, too.
 _SHORTEST = 64
 
 
 class Block(NamedTuple):
-    """A whole one."""
+    """A complete header block."""
 
     number: int
     block: bytes
-    #: Its stream ends with it, as the flags of HEADERS said.
+    #: END_STREAM was set: the stream ends with this block.
     end: bool
-    #: The stream it depends on, as the priority in HEADERS said; 0: none.
+    #: Stream in the priority of HEADERS that this one depends on; 0: none.
     dependency: int = 0
 
 
 class HeaderBlocks:
-    """Of one connection: at most one is under way, and nothing may come between its pieces."""
+    """Assembles the header blocks of one connection: one at a time, with no other frame in between."""
 
     def __init__(self, longest_list: int = MAX_LIST) -> None:
-        """Take blocks of header lists of at most so many bytes."""
+        """Accept blocks of header lists of at most `longest_list` bytes."""
         self._longest = _LONGER * longest_list
         self._number = 0
         self._end = False
         self._dependency = 0
-        #: Pieces of the block that is under way.
+        #: Frame payloads of the incomplete block.
         self.pieces: list[bytes] = []
         self._size = 0
 
     def check_order(self, kind: int, number: int) -> None:
-        """Refuse a frame that may not come now. Raises ConnectionBroken."""
+        """Raise ConnectionBrokenError for a frame that must not come between the frames of a block."""
         if self.pieces and (kind != Type.CONTINUATION or number != self._number):
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a header block is interrupted")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "a header block is interrupted by another frame")
 
     def add_headers(self, number: int, flags: int, payload: bytes) -> Block | None:
-        """Take a HEADERS frame; None: there is more to come. Raises ConnectionBroken."""
+        """Process a HEADERS frame; return the block, or None while it is incomplete. Raises ConnectionBrokenError."""
         block = frames.strip_padding(payload, flags, priority=True)
         dependency = frames.dependency(payload, flags) if flags & frames.PRIORITY else 0
         end = bool(flags & frames.END_STREAM)
@@ -55,9 +55,12 @@ class HeaderBlocks:
         return None
 
     def add_continuation(self, flags: int, payload: bytes) -> Block | None:
-        """Take a CONTINUATION frame; None: there is more to come. Raises ConnectionBroken."""
+        """Process a CONTINUATION frame; return the block, or None while it is incomplete.
+
+        Raises ConnectionBrokenError.
+        """
         if not self.pieces:
-            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise ConnectionBrokenError(Code.PROTOCOL_ERROR, "CONTINUATION without a header block")
         self.pieces.append(payload)
         self._size += len(payload)
         if self._size > self._longest or len(self.pieces) > self._longest // _SHORTEST:
@@ -69,7 +72,7 @@ class HeaderBlocks:
 
 
 def encode_frames(number: int, block: bytes, longest: int, *, end: bool) -> bytes:
-    """Write a list of fields, in pieces if it is too long for a frame of the peer."""
+    """Return the frames of a header block, several if it is longer than the peer's maximum frame size."""
     flags = frames.END_STREAM if end else 0
     if len(block) <= longest:
         return frames.frame(Type.HEADERS, flags | frames.END_HEADERS, number, block)

@@ -1,8 +1,8 @@
-"""A frozen peer: silence while calls are open is tested by a ping, and an unanswered ping ends the connection.
+"""Detection of a frozen peer: silence while calls are open leads to a ping, and an unanswered ping ends the connection.
 
-gRPC servers end a connection with `too_many_pings` if it pings more than twice within 5 minutes of each other without
-data of theirs in between (gRFC A8, and `EnforcementPolicy` of grpc-go). Data that came after the answer to the last
-ping was sent after that ping was counted, so one more ping is then free.
+gRPC servers end a connection with `too_many_pings` after more than two pings within 5 minutes of each other, unless
+they sent data in between (gRFC A8, and `EnforcementPolicy` of grpc-go). Data that came after the answer to the last
+ping was sent after that ping was counted, so one more ping is allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PING = frames.frame(Type.PING, 0, 0, b"refloat?")
 
 
 class Liveness:
-    """Of one connection, and one event loop."""
+    """Liveness of one connection, on one event loop."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class Liveness:
         send: Callable[[bytes], None],
         on_dead: Callable[[str], None],
     ) -> None:
-        """Watch nothing yet. Times are in seconds.
+        """Start idle. Times are in seconds.
 
-        `without_data` is the least time between two pings without data in between. `wanted` returns whether a call
-        waits for the peer; `dead` gets the reason.
+        `without_data` is the minimum time between two pings without data in between. `has_calls` returns whether a call
+        waits for the peer; `on_dead` is called with the reason.
         """
         self._ping_after = ping_after
         self._answer_within = answer_within
@@ -42,29 +42,29 @@ class Liveness:
         self._on_dead = on_dead
         self._loop = asyncio.get_running_loop()
         self._last_seen_at = self._loop.time()
-        #: Of the last ping, until it is answered.
+        #: Time of the last ping; None after its answer.
         self._pinged_at: float | None = None
         self._last_ping_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
-        #: Whether DATA or HEADERS came since the answer to the last ping; the connection sets it.
+        #: True if DATA or HEADERS came since the answer to the last ping; set by the connection.
         self.has_data_since_ping = False
 
     def record_activity(self) -> None:
-        """Note that something came."""
+        """Record that bytes arrived."""
         self._last_seen_at = self._loop.time()
 
     def record_ping_ack(self) -> None:
-        """Note the answer to our ping."""
+        """Record the answer to our ping."""
         self._pinged_at = None
         self.has_data_since_ping = False
 
     def watch(self) -> None:
-        """Begin to watch: a call waits for the peer."""
+        """Start to watch, because a call waits for the peer."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._ping_after, self._check)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -78,7 +78,7 @@ class Liveness:
             return
         wait = self._ping_after - (now - self._last_seen_at)
         if wait <= 0:
-            # At most `ping_after`: data that comes meanwhile permits a ping sooner.
+            # At most `ping_after`: data that arrives in the meantime permits an earlier ping.
             wait = min(self._last_ping_at + self._without_data - now, self._ping_after)
             if self.has_data_since_ping or wait <= 0:
                 self._pinged_at = self._last_ping_at = now

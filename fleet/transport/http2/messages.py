@@ -1,6 +1,6 @@
-"""What makes a request or a response malformed, RFC 9113 section 8. Pure.
+"""Detection of malformed requests and responses, RFC 9113 section 8. Pure.
 
-A gateway must not pass a malformed message on: the next reader may understand it differently.
+A gateway must not forward a malformed message: the next reader may interpret it differently.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: A name, a value, and whether an intermediary must not keep it in a table (RFC 7541 section 7.1.3).
+#: Name, value, and whether an intermediary must not store the field in a table (RFC 7541 section 7.1.3).
 Field = tuple[bytes, bytes, bool]
 
 #: A token without capital letters, RFC 9113 section 8.2.1 and RFC 9110 section 5.6.2.
 _NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-z]+")
-#: Spaces around a value are let through: gRPC libraries write metadata as their callers gave it.
+#: Spaces around a value are accepted: gRPC libraries write metadata as their callers gave it.
 _NOT_IN_VALUES = re.compile(rb"[\0\r\n]")
-#: Fields of one connection, RFC 9113 section 8.2.2.
+#: Connection-specific fields, RFC 9113 section 8.2.2.
 _OF_CONNECTION = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
@@ -27,21 +27,21 @@ _WITHOUT_BODY = frozenset({b"204", b"304"})
 
 
 class Shape(NamedTuple):
-    """How a header list may be used. A fault is a sentence; it is empty if there is none."""
+    """Valid uses of a header list. A fault is a predicate for a message, such as "sent :path twice"; empty if none."""
 
     #: The fault as the head of a request.
     request_fault: str
     #: The fault as the head of a response.
     response_fault: str
     trailers_fault: str
-    #: Bytes of the body that must follow; None if the list does not say.
+    #: Bytes of the body that must follow; None without content-length.
     content_length: int | None
-    #: The head of an interim response (1xx); the final one follows.
+    #: Head of an interim response (1xx); the final one follows.
     interim: bool
 
 
 def shape(fields: Iterable[Field]) -> Shape:
-    """Return how a header list may be used."""
+    """Return the shape of a header list."""
     pseudo: dict[bytes, bytes] = {}
     fault, length, regular = "", None, False
     for name, value, _ in fields:
@@ -54,16 +54,16 @@ def shape(fields: Iterable[Field]) -> Shape:
             continue
         regular = True
         if _NAME.fullmatch(name) is None:
-            fault = f"sent {_text(name)!r}, which cannot name a field"
+            fault = f"sent {_text(name)!r}, which is not a valid field name"
         elif name in _OF_CONNECTION or (name == b"te" and value != b"trailers"):
             fault = f"sent {_text(name)!r}, which is not allowed in HTTP/2"
         elif name == b"content-length":
             if not value.isdigit() or len(value) > 18 or length not in {None, int(value)}:
-                fault = "sent a content-length that cannot be read"
+                fault = "sent an invalid content-length"
             else:
                 length = int(value)
         if _NOT_IN_VALUES.search(value) is not None:
-            fault = f"sent a character that is not allowed in {_text(name)!r}"
+            fault = f"sent an invalid character in {_text(name)!r}"
     status = pseudo.get(b":status", b"")
     interim = len(status) == 3 and status.startswith(b"1")
     return Shape(
@@ -80,12 +80,12 @@ def _request_fault(pseudo: dict[bytes, bytes]) -> str:
         if name not in _OF_REQUESTS:
             return f"sent {_text(name)!r} in a request"
         if _NOT_IN_VALUES.search(value) is not None:
-            return f"sent a character that is not allowed in {_text(name)!r}"
+            return f"sent an invalid character in {_text(name)!r}"
     if pseudo.get(b":method") == b"CONNECT":
         return (
             ""
             if pseudo.keys() == {b":method", b":authority"}
-            else "sent CONNECT with more or less than :authority"
+            else "sent CONNECT with pseudo-header fields other than :authority"
         )
     missing_fields = _REQUIRED - pseudo.keys()
     if missing_fields:
@@ -99,7 +99,11 @@ def _request_fault(pseudo: dict[bytes, bytes]) -> str:
 def _response_fault(pseudo: dict[bytes, bytes]) -> str:
     if pseudo.keys() == {b":status"}:
         return ""
-    return "sent a response without :status" if b":status" not in pseudo else "sent a request as its response"
+    return (
+        "sent a response without :status"
+        if b":status" not in pseudo
+        else "sent a response with other pseudo-header fields than :status"
+    )
 
 
 def _text(name: bytes) -> str:

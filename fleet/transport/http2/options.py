@@ -1,4 +1,4 @@
-"""What a connection lets its peer do, and when it tests whether the peer is alive."""
+"""Limits for the peer of a connection, and the timing of its liveness pings."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from fleet.transport.http2.fields import MAX_LIST
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The options of one connection. Bytes, seconds."""
+    """Options of one connection. Bytes, seconds."""
 
-    #: Of one stream, on the way and not passed on yet: bounds the memory of a stream whose other end reads slowly.
+    #: Received and not yet forwarded bytes of one stream: bounds the memory of a stream with a slow receiver.
     stream_window: int = 256 * 1024
-    #: Of all streams; streams hold back by themselves.
+    #: The same for all streams together; each stream has its own limit.
     connection_window: int = 16 * 1024 * 1024
     frame: int = 64 * 1024
-    #: A header list, as RFC 9113 section 6.5.2 counts it; a longer one ends its stream.
+    #: A header list, counted as in RFC 9113 section 6.5.2; a longer one ends its stream.
     header_list: int = MAX_LIST
-    #: Calls of one connection at a time.
+    #: Maximum concurrent calls.
     streams: int = 1_000
-    #: Silence, with calls open, after which the peer is pinged, and how long its answer may take.
+    #: Silence with open calls after which the peer is pinged, and time for its answer.
     ping_after: float = 10.0
     answer_within: float = 5.0
-    #: The least time between two pings without data in between.
+    #: Minimum time between two pings without data in between.
     ping_without_data: float = 0.0

@@ -1,4 +1,4 @@
-"""One stream of an HTTP/2 connection: what is sent waits for windows; what is read is credited when passed on."""
+"""One stream of an HTTP/2 connection: sent data waits for windows; received data is credited once forwarded."""
 
 from __future__ import annotations
 
@@ -10,69 +10,75 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.frames import Code, Type
 from fleet.transport.http2.messages import Shape
 
-_TOO_LITTLE = "did not send as much as its content-length"
+_TOO_LITTLE = "sent less than its content-length"
 
 
 class StreamListener(Protocol):
-    """Told what comes on a stream. Nothing comes after an end, a reset or a loss."""
+    """Receives the events of a stream. None follows an end, a reset or a loss."""
 
     def on_headers(self, head: Any, *, end: bool) -> None:
-        """A list of fields: the head or, at the end, the trailers; as the connection's `Known` made it."""
+        """Process a header list: the head or, with `end`, the trailers.
+
+        `head` comes from the connection's `BlockCache`.
+        """
 
     def on_data(self, data: bytes, *, end: bool) -> None:
-        """Bytes of the body. Call `Stream.consumed` when they are passed on."""
+        """Process bytes of the body. Call `Stream.release_window` once they are forwarded."""
 
     def on_reset(self, code: Code, reason: str) -> None:
-        """The peer ended the stream, or broke its protocol."""
+        """Process that the peer reset the stream, or violated the protocol.
+
+        `reason` is a predicate such as "sent …".
+        """
 
     def on_lost(self, reason: str) -> None:
-        """The connection is gone."""
+        """Process the loss of the connection."""
 
 
 class Carrier(Protocol):
-    """The connection, as streams need it."""
+    """Interface of the connection for its streams."""
 
     #: Bytes that may be sent on all streams together.
     window: int
     peer_frame: int
     stream_window: int
-    #: The peer reads too slowly: data waits.
+    #: The peer reads too slowly: data is queued.
     is_paused: bool
 
     def write(self, data: bytes) -> None:
-        """Send bytes of whole frames."""
+        """Send whole frames."""
 
     def write_headers(self, number: int, block: bytes, *, end: bool) -> None:
-        """Send a list of fields."""
+        """Send a header list."""
 
     def write_reset(self, number: int, code: Code) -> None:
-        """End a stream."""
+        """Reset a stream."""
 
     def count_fault(self) -> None:
-        """Count a stream that its peer broke. Raises ConnectionBroken when there were too many."""
+        """Count a stream that its peer broke. Raises ConnectionBrokenError when there are too many."""
 
     def count_empty(self) -> None:
-        """Count DATA without data. Raises ConnectionBroken when there was too much."""
+        """Count an empty DATA frame. Raises ConnectionBrokenError when there are too many."""
 
     def block(self, stream: Stream) -> None:
         """Flush this stream when there is a window again."""
 
     def forget(self, stream: Stream) -> None:
-        """It is closed."""
+        """Remove a closed stream."""
 
 
 class Stream:
-    """One of a connection's streams."""
+    """One stream of a connection."""
 
     __slots__ = (
         "_connection",
         "_credit",
         "_credit_source",
-        "_remaining_length",
         "_has_head",
         "_local_ended",
         "_queue",
         "_queued_end",
+        "_remaining_length",
         "_remote_ended",
         "_requests",
         "_trailers",
@@ -86,12 +92,12 @@ class Stream:
     def __init__(
         self, connection: Carrier, number: int, window: int, readable: int, *, requests: bool
     ) -> None:
-        """Open a stream; the peer sends a request on it if `requests`, else a response."""
+        """Create a stream; the peer sends a request on it if `requests`, else a response."""
         self._connection = connection
         self.number = number
-        #: Whose bytes these are: told when they are on their way.
+        #: Stream that the sent bytes came from; credited when they are sent.
         self._credit_source: Stream | None = None
-        #: Bytes the peer may be allowed to send anew.
+        #: Bytes of credit that were not announced to the peer yet.
         self._credit = 0
         self._queue: deque[bytes] = deque()
         self._queued_end = False
@@ -100,32 +106,32 @@ class Stream:
         self._remote_ended = False
         self._requests = requests
         self._has_head = False
-        #: Bytes of the body that must still come; None: the head did not say.
+        #: Bytes of the body that must still arrive; None without content-length.
         self._remaining_length: int | None = None
         self.listener: StreamListener | None = None
-        #: When the peer's own deadline is over, by the loop's clock: from then on it may reset the stream.
+        #: When the deadline of the peer's call has passed, by the loop's clock: from then on it may reset the stream.
         self.deadline_at = math.inf
-        #: Bytes we may send, by the stream's window; below 0 after the peer made windows smaller.
+        #: Bytes that may be sent, by the stream's window; negative after the peer reduced its windows.
         self.window = window
-        #: Bytes the peer may send.
+        #: Bytes that the peer may send.
         self.readable = readable
 
     @property
     def closed(self) -> bool:
-        """Whether nothing comes or goes any more."""
+        """Return whether both directions have ended."""
         return self._local_ended and self._remote_ended
 
     @property
     def has_pending_data(self) -> bool:
-        """Whether something waits for a window, or for a peer that reads too slowly."""
+        """Return whether data waits for a window, or for a peer that reads too slowly."""
         return bool(self._queue) or self._queued_end or self._trailers is not None
 
     def credit_to(self, source: Stream) -> None:
-        """What is sent here came from `source`: it may read on when that is on its way."""
+        """Credit `source` for the bytes sent here, so that its peer may send more."""
         self._credit_source = source
 
     def send_headers(self, block: bytes, *, end: bool = False) -> None:
-        """Send a list of fields, after the data before it."""
+        """Send a header list, after all earlier data."""
         if self._local_ended:
             return
         if self._queue:
@@ -137,7 +143,7 @@ class Stream:
             self._end_local()
 
     def send_data(self, data: bytes, *, end: bool = False) -> None:
-        """Send bytes, as windows allow."""
+        """Send bytes, queueing them until the windows allow it."""
         if self._local_ended:
             return
         size = len(data)
@@ -157,14 +163,14 @@ class Stream:
         self._write(data, end=end)
 
     def reset(self, code: Code) -> None:
-        """End the stream both ways, at once; the listener is told nothing."""
+        """End both directions at once, without calling the listener."""
         if self.closed:
             return
         self._connection.write_reset(self.number, code)
         self.drop()
 
     def release_window(self, size: int) -> None:
-        """So many bytes that were read are passed on: the peer may send as many more."""
+        """Credit `size` received bytes as forwarded: the peer may send as many more."""
         if self._remote_ended:
             return
         self._credit += size
@@ -174,7 +180,7 @@ class Stream:
             self._credit = 0
 
     def flush(self) -> None:
-        """Send what waits, as much as may be."""
+        """Send as much queued data as the windows allow."""
         connection = self._connection
         while self._queue and not connection.is_paused:
             room = min(self.window, connection.window, connection.peer_frame)
@@ -196,15 +202,15 @@ class Stream:
             self._write(b"", end=True)
 
     def receive_headers(self, head: Any, shape: Shape, *, end: bool) -> None:
-        """Take in a header list that the peer sent."""
+        """Process a header list of the peer."""
         listener = self.listener
         if listener is None:
             return
         if self._remote_ended:
-            self.fail(Code.STREAM_CLOSED, "sent HEADERS after its end")
+            self.fail(Code.STREAM_CLOSED, "sent HEADERS after the end of the stream")
             return
         if self._has_head:
-            fault = shape.trailers_fault if end else "sent two heads"
+            fault = shape.trailers_fault if end else "sent two header lists before the body"
         else:
             fault = shape.request_fault if self._requests else shape.response_fault
             if not fault and shape.interim:
@@ -223,16 +229,16 @@ class Stream:
         listener.on_headers(head, end=end)
 
     def receive_data(self, data: bytes, size: int, *, end: bool) -> None:
-        """Take in what the peer sent, `size` bytes with padding."""
+        """Process DATA of the peer, `size` bytes with padding."""
         listener = self.listener
         if listener is None:
             return
         if self._remote_ended:
-            self.fail(Code.STREAM_CLOSED, "sent DATA after its end")
+            self.fail(Code.STREAM_CLOSED, "sent DATA after the end of the stream")
             return
         self.readable -= size
         if self.readable < 0:
-            self.fail(Code.FLOW_CONTROL_ERROR, "sent more than it was allowed to")
+            self.fail(Code.FLOW_CONTROL_ERROR, "sent more data than the stream's window")
             return
         if self._remaining_length is not None:
             self._remaining_length -= len(data)
@@ -249,7 +255,7 @@ class Stream:
         listener.on_data(data, end=end)
 
     def fail(self, code: Code, reason: str) -> None:
-        """End the stream both ways because the peer broke its rules; the listener gets the reason."""
+        """Reset the stream because the peer violated the protocol; the listener gets the reason."""
         listener = self.listener
         self._connection.count_fault()
         self.reset(code)
@@ -257,7 +263,7 @@ class Stream:
             listener.on_reset(code, reason)
 
     def drop(self) -> StreamListener | None:
-        """Forget everything; whom to tell of it."""
+        """Discard the stream's state, and return its listener; None if it had none any more."""
         listener, self.listener = self.listener, None
         self._local_ended = self._remote_ended = True
         self._queue.clear()

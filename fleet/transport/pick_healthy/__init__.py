@@ -1,7 +1,7 @@
-"""Channels that are balanced by `teleport_pick_healthy`: RFD 226, "Auth Reconnects". docs/pick-healthy.md.
+"""gRPC channels with the `teleport_pick_healthy` policy: RFD 226, "Auth Reconnects". docs/reference/pick-healthy.md.
 
-grpcio knows no policies but its own. So each connection of the balancer is a channel with a TCP connection of its own,
-and the whole hands every new RPC to the one that is picked. What is decided is in `protocol.recovery.pick_healthy`.
+grpcio only supports its own policies. So each connection of the balancer is a gRPC channel with its own TCP connection,
+and new RPCs go to the one that is picked. `protocol.recovery.pick_healthy` decides which.
 """
 
 from __future__ import annotations

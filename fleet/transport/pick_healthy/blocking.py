@@ -1,4 +1,4 @@
-"""The channel for grpc's blocking API. One thread decides; grpc's threads and those of connections tell it events."""
+"""The channel for grpc's blocking API. One thread decides; threads of grpc and of the connections send it events."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import (
     DEFAULTS,
-    RequestConfig,
     Balancer,
+    BalancerSettings,
     Command,
     Open,
+    RequestConfig,
     Retire,
-    BalancerSettings,
-    Watch,
     RetireReason,
+    Watch,
 )
 from fleet.transport.pick_healthy.blocking_calls import (
     BlockingStreamStream,
@@ -32,18 +32,18 @@ from fleet.transport.pick_healthy.blocking_calls import (
 )
 from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
 from fleet.transport.pick_healthy.events import (
+    ChannelPolicy,
     ConfigUpdate,
     Event,
     OnLeave,
-    ChannelPolicy,
     ServiceUnknown,
     call_back,
     connectivity_of,
     decide,
     is_answer,
     log_retired,
-    log_unreadable,
     log_unknown_service,
+    log_unreadable,
     policy_of,
 )
 
@@ -51,7 +51,7 @@ Subscriber = Callable[[grpc.ChannelConnectivity], None]
 
 
 class BlockingPickHealthyChannel(grpc.Channel):
-    """Connections that are left when they are unhealthy. Make it after the fork."""
+    """A channel that moves away from unhealthy connections. Create it after a fork, not before."""
 
     def __init__(
         self,
@@ -62,26 +62,26 @@ class BlockingPickHealthyChannel(grpc.Channel):
         on_leave: OnLeave = lambda reason: None,
         on_unreadable: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make it; the first RPC or subscription opens the first connection.
+        """Create the channel; the first RPC or subscription opens the first connection.
 
-        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so. `left`
-        is called, from the deciding thread, for every connection that the balancer leaves, and `refused` for every
-        answer that says no policy one can read.
+        `open_connection` creates a channel with its own connection; True shuffles its addresses. `on_leave` is called,
+        from the deciding thread, for every connection that the balancer retires, and `on_unreadable` for every
+        unreadable policy of a server.
         """
         self._name = name
         self._on_leave = on_leave
         self._on_unreadable = on_unreadable
-        # Ids of auths of whose answers it was said that they cannot be read.
+        # Ids of auths whose unreadable policy was logged.
         self._logged_auth_ids: set[str] = set()
-        # Health services of which it was said that servers do not know them.
+        # Unknown health services that were logged.
         self._unknown_services: set[str] = set()
-        #: How often it moved to another connection.
+        #: Number of moves to another connection.
         self.moves = 0
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
         self._connections: dict[int, BlockingConnection] = {}
         self._events: queue.SimpleQueue[tuple[BlockingConnection, Event] | None] = queue.SimpleQueue()
-        #: Connections that were left, and when their RPCs are ended.
+        #: Retired connections, and the times at which their RPCs are ended.
         self._retiring_connections: list[tuple[float | None, BlockingConnection]] = []
         self._lock = threading.Lock()
         self._picked_connection: BlockingConnection | None = None
@@ -93,11 +93,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     @property
     def policy(self) -> ChannelPolicy | None:
-        """What it runs with; None while nobody has told it."""
+        """The policy in force; None before a server has sent one."""
         return self._policy
 
     def begin(self) -> BlockingConnection:
-        """The connection for an RPC that begins now; tell it the end. Raises ValueError when the channel is closed."""
+        """Return the connection for a new RPC; call its `end` afterwards. Raises ValueError on a closed channel."""
         self._start()
         while True:
             with self._lock:
@@ -109,7 +109,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     @override
     def subscribe(self, callback: Subscriber, try_to_connect: bool = False) -> None:
-        """Tell a callback the state now and whenever it changes, from the deciding thread."""
+        """Call `callback` with the state now and after each change, from the deciding thread."""
         if try_to_connect:
             self._start()
         with self._lock:
@@ -119,7 +119,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
 
     @override
     def unsubscribe(self, callback: Subscriber) -> None:
-        """Tell it no more."""
+        """Stop calling a subscribed callback."""
         with self._lock, contextlib.suppress(ValueError):
             self._subscribers.remove(callback)
 
@@ -180,7 +180,10 @@ class BlockingPickHealthyChannel(grpc.Channel):
             self._do(commands)
             self._drain(time.monotonic())
             self._notify()
-        connections = [*self._connections.values(), *(connection for _, connection in self._retiring_connections)]
+        connections = [
+            *self._connections.values(),
+            *(connection for _, connection in self._retiring_connections),
+        ]
         for connection in connections:
             connection.retire()
             connection.close()
@@ -188,7 +191,11 @@ class BlockingPickHealthyChannel(grpc.Channel):
             connection.join()
 
     def _until_next(self, now: float) -> float | None:
-        times = [at for at in (self._balancer.wake_at, *(at for at, _ in self._retiring_connections)) if at is not None]
+        times = [
+            at
+            for at in (self._balancer.wake_at, *(at for at, _ in self._retiring_connections))
+            if at is not None
+        ]
         return max(min(times) - now, 0.0) if times else None
 
     def _on_event(self, connection: BlockingConnection, event: Event) -> list[Command]:
@@ -210,7 +217,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
                     command.connection, channel, lambda *report: self._events.put(report)
                 )
                 active = self._connections.get(self._balancer.active_id)
-                if active is not None:  # its policy is in force until the server answers
+                if active is not None:  # its policy is in force until the server sends its own
                     connection.config_response, connection.read_at = active.config_response, active.read_at
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
@@ -232,7 +239,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
         self._retiring_connections.append((at, connection))
 
     def _drain(self, now: float) -> None:
-        """End the RPCs whose time is over."""
+        """End the RPCs of retired connections whose time limit has passed."""
         for at, connection in self._retiring_connections:
             if at is not None and at <= now:
                 connection.close()
@@ -248,7 +255,7 @@ class BlockingPickHealthyChannel(grpc.Channel):
             self._picked_connection = self._connections[self._balancer.picked_id]
             subscribers = list(self._subscribers) if state is not self._state else []
             self._state = state
-        # After the state: whoever sees a policy sees a state that goes by it.
+        # After the state: a caller that sees a new policy must also see the new state.
         active = self._connections[self._balancer.active_id]
         self._policy = policy_of(self._balancer, active.config_response, active.read_at)
         for subscriber in subscribers:

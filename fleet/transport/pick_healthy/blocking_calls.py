@@ -1,4 +1,4 @@
-"""Methods of a blocking channel of several connections: each call goes to the one that is picked when it begins."""
+"""RPC methods of a blocking channel with several connections: each call uses the one that is picked at its start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.transport.pick_healthy.blocking_connection import BlockingConnection
 
 
 class _Method:
-    #: Which of a channel's four makers of methods it is made with.
+    #: Name of the grpc.Channel method that creates this kind of RPC method.
     kind: ClassVar[str]
 
     def __init__(self, begin: Callable[[], BlockingConnection], *args: Any, **kwargs: Any) -> None:
@@ -42,7 +42,7 @@ class _Method:
 
 
 class _Unary(_Method):
-    """One answer: wait for it, or take a future."""
+    """RPC method with a single response: wait for it, or get a future."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._wait("__call__", args, kwargs)
@@ -55,31 +55,31 @@ class _Unary(_Method):
 
 
 class _Stream(_Method):
-    """A stream of answers."""
+    """RPC method with a stream of responses."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._start("__call__", args, kwargs)
 
 
 class BlockingUnaryUnary(_Unary, grpc.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
-    """A request, an answer."""
+    """Single request, single response."""
 
     kind = "unary_unary"
 
 
 class BlockingUnaryStream(_Stream, grpc.UnaryStreamMultiCallable):  # type: ignore[type-arg]
-    """A request, a stream of answers."""
+    """Single request, stream of responses."""
 
     kind = "unary_stream"
 
 
 class BlockingStreamUnary(_Unary, grpc.StreamUnaryMultiCallable):  # type: ignore[type-arg]
-    """A stream of requests, an answer."""
+    """Stream of requests, single response."""
 
     kind = "stream_unary"
 
 
 class BlockingStreamStream(_Stream, grpc.StreamStreamMultiCallable):  # type: ignore[type-arg]
-    """Streams both ways."""
+    """Streams in both directions."""
 
     kind = "stream_stream"

@@ -1,4 +1,4 @@
-"""One connection of a blocking channel: a real channel, what runs over it, and who follows its policy and health."""
+"""One connection of a blocking channel: a gRPC channel, its RPCs, and threads that watch its policy and health."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fleet.protocol.recovery.pick_healthy import ServerHealth
 from fleet.transport.pick_healthy.events import (
     ConfigUpdate,
+    ConnectivityChange,
     Event,
     HealthUpdate,
-    ConnectivityChange,
     event_of_status,
     wait_again,
 )
 from fleet.transport.service_config import METHOD, ConfigResponse, read
 
-#: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
+#: Seconds within which the loss of a connection is reported; a stream that breaks with it says nothing about health.
 _LOSS_SHOWS_WITHIN = 0.3
-#: So often a connection looks whether it is still to be followed, seconds: as grpc's own subscriptions do.
+#: Seconds between two checks whether the connection was retired, as often as grpc's own subscriptions check.
 _STATE_POLL = 0.2
 
 
 class BlockingConnection:
-    """A channel that is kept connected, and reports what becomes of it, from threads of grpc's and of its own."""
+    """A channel that is kept connected and reports its events, from threads of grpc and of its own."""
 
     def __init__(
         self, number: int, channel: grpc.Channel, report: Callable[[BlockingConnection, Event], None]
@@ -39,13 +39,13 @@ class BlockingConnection:
         self.channel = channel
         self._report = report
         self.life = 0
-        #: What its server said of itself, and when it did, by the monotonic clock.
+        #: Policy that its server sent, and when, by the monotonic clock.
         self.config_response: ConfigResponse | None = None
         self.read_at: float | None = None
         self._lock = threading.Lock()
         self._rpcs = 0
         self._is_retired = False
-        #: By what tells its thread to end: the calls of the question and of the watch that run.
+        #: Running calls (service config request, health watch), by the event that ends their thread.
         self._calls: dict[threading.Event, Any] = {}
         self._watch_cancel_event: threading.Event | None = None
         self._closing: threading.Thread | None = None
@@ -54,7 +54,7 @@ class BlockingConnection:
         self._follow_thread.start()
 
     def begin(self) -> bool:
-        """Count an RPC that begins; False when the connection was left meanwhile: take the one picked now."""
+        """Count a new RPC; False if the connection was retired: use the one that is picked now."""
         with self._lock:
             if self._is_retired:
                 return False
@@ -62,7 +62,7 @@ class BlockingConnection:
             return True
 
     def end(self) -> None:
-        """Count an RPC that ended; the last one takes a connection that was left with it."""
+        """Count the end of an RPC; the last one closes a retired connection."""
         with self._lock:
             self._rpcs -= 1
             over = self._is_retired and self._rpcs == 0
@@ -70,20 +70,22 @@ class BlockingConnection:
             self.close()
 
     def request_config(self, life: int) -> None:
-        """Ask for the service config, until it is answered or the connection lost."""
+        """Request the service config, until there is a response or the connection is lost."""
         self.life = life
         self._start_thread(lambda cancel_event: self._request_config(life, cancel_event))
 
     def watch(self, life: int, service: str | None) -> None:
-        """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
+        """Watch the health of one service, until the connection is lost; None: watch none."""
         if self._watch_cancel_event is not None:
             self._cancel_call(self._watch_cancel_event)
             self._watch_cancel_event = None
         if service is not None:
-            self._watch_cancel_event = self._start_thread(lambda cancel_event: self._watch(life, service, cancel_event))
+            self._watch_cancel_event = self._start_thread(
+                lambda cancel_event: self._watch(life, service, cancel_event)
+            )
 
     def retire(self) -> None:
-        """Take no new RPCs, and close when the last one ends."""
+        """Take no new RPCs, and close when the last one has ended."""
         self._stop_event.set()
         self._cancel_calls()
         with self._lock:
@@ -93,7 +95,7 @@ class BlockingConnection:
             self.close()
 
     def close(self) -> None:
-        """Close it, whatever runs over it, in a thread of its own: see `_close`."""
+        """Close with all RPCs, in a separate thread: see `_close`."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -101,21 +103,21 @@ class BlockingConnection:
         self._closing.start()
 
     def join(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the connection is closed."""
         if self._closing is not None:
             self._closing.join()
 
     @property
     def is_over(self) -> bool:
-        """It was left, and nothing runs over it any more."""
+        """Return whether the connection was retired and has no RPCs any more."""
         with self._lock:
             return self._is_retired and self._rpcs == 0
 
     def _follow(self) -> None:
         """Report every change of the state, and keep the channel connected.
 
-        Not by `Channel.subscribe`: a connection that is lost and made anew between two looks of grpc's own thread is
-        READY after READY there, which nobody is told; the new server would never be asked for its policy.
+        `Channel.subscribe` does not work here: a connection that is lost and made again between two checks of grpc's
+        thread goes from READY to READY without a callback, and the new server would never be asked for its policy.
         """
         core: Any = self.channel._channel  # type: ignore[attr-defined]  # noqa: SLF001 - see above
         last = None
@@ -131,7 +133,7 @@ class BlockingConnection:
                     return
 
     def _close(self) -> None:
-        # A channel that is closed under the thread that follows its state raises there.
+        # Closing a channel makes the thread that watches its state raise.
         self._stop_event.set()
         self._follow_thread.join()
         self.channel.close()
@@ -186,7 +188,7 @@ class BlockingConnection:
             tries += 1
 
     def _watch(self, life: int, service: str, cancel_event: threading.Event) -> None:
-        """As `Connection._watch`."""
+        """Watch health as `Connection._watch` does."""
         stub = health_pb2_grpc.HealthStub(self.channel)
         tries = 0
         while not cancel_event.is_set():
@@ -198,7 +200,9 @@ class BlockingConnection:
                     tries = 0
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False))
+                    self._report(
+                        self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False)
+                    )
                     return
             if cancel_event.wait(_LOSS_SHOWS_WITHIN):
                 return

@@ -1,4 +1,4 @@
-"""Methods of a channel of several connections: every call goes to the connection that is picked when it begins."""
+"""RPC methods of a channel with several connections: each call uses the one that is picked at its start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fleet.transport.pick_healthy.connection import AioConnection
 
 
 class _Method:
-    #: Which of a channel's four makers of methods it is made with.
+    #: Name of the grpc.aio.Channel method that creates this kind of RPC method.
     kind: ClassVar[str]
 
     def __init__(self, pick: Callable[[], AioConnection], *args: Any, **kwargs: Any) -> None:
         self._pick = pick
         self._args = args
         self._kwargs = kwargs
-        # Of the connection that was picked last: stubs are made once, and moves are rare.
+        # Method of the last picked connection: stubs are created once, since moves are rare.
         self._connection: AioConnection | None = None
         self._method: Callable[..., Any] | None = None
 
@@ -34,7 +34,7 @@ class _Method:
 
 
 class UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
-    """A request, an answer."""
+    """Single request, single response."""
 
     kind = "unary_unary"
 
@@ -44,7 +44,7 @@ class UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable[Any, Any]):
 
 
 class UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
-    """A request, a stream of answers."""
+    """Single request, stream of responses."""
 
     kind = "unary_stream"
 
@@ -54,7 +54,7 @@ class UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable[Any, Any]):
 
 
 class StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
-    """A stream of requests, an answer."""
+    """Stream of requests, single response."""
 
     kind = "stream_unary"
 
@@ -64,7 +64,7 @@ class StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable[Any, Any]):
 
 
 class StreamStream(_Method, grpc.aio.StreamStreamMultiCallable[Any, Any]):
-    """Streams both ways."""
+    """Streams in both directions."""
 
     kind = "stream_stream"
 

@@ -1,4 +1,4 @@
-"""The channel for grpc.aio. An RPC that waits for a connection to be made stays with it."""
+"""The channel for grpc.aio. An RPC that waits for a connection to be made stays with that connection."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from typing_extensions import override
 
 from fleet.protocol.recovery.pick_healthy import (
     DEFAULTS,
-    RequestConfig,
     Balancer,
+    BalancerSettings,
     Command,
     Open,
+    RequestConfig,
     Retire,
-    BalancerSettings,
-    Watch,
     RetireReason,
+    Watch,
 )
 from fleet.transport.pick_healthy.calls import StreamStream, StreamUnary, UnaryStream, UnaryUnary
 from fleet.transport.pick_healthy.connection import AioConnection
 from fleet.transport.pick_healthy.events import (
+    ChannelPolicy,
     ConfigUpdate,
     Event,
     OnLeave,
-    ChannelPolicy,
     ServiceUnknown,
     call_back,
     connectivity_of,
     decide,
     is_answer,
     log_retired,
-    log_unreadable,
     log_unknown_service,
+    log_unreadable,
     policy_of,
 )
 
 
 class PickHealthyChannel(grpc.aio.Channel):
-    """Connections that are left when they are unhealthy. To be made in the event loop that uses it."""
+    """A channel that moves away from unhealthy connections. Create it in the event loop that uses it."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class PickHealthyChannel(grpc.aio.Channel):
         on_leave: OnLeave = lambda reason: None,
         on_unreadable: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make it; `connect`, or the first RPC, opens the first connection.
+        """Create the channel; `connect`, or the first RPC, opens the first connection.
 
-        `open_connection` makes a channel with a connection of its own, and shuffles its addresses if told so.
-        `changed` is called when RPCs go over another connection, and when another policy is run with; `left` for
-        every connection that the balancer leaves, `refused` for every answer that says no policy one can read.
+        `open_connection` creates a channel with its own connection; True shuffles its addresses. `on_change` is called
+        when new RPCs use another connection or another policy is in force, `on_leave` for every connection that the
+        balancer retires, and `on_unreadable` for every unreadable policy of a server.
         """
         self._open_connection = open_connection
         self._balancer = Balancer(settings)
@@ -68,27 +68,27 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._on_change = on_change
         self._on_leave = on_leave
         self._on_unreadable = on_unreadable
-        # Ids of auths of whose answers it was said that they cannot be read.
+        # Ids of auths whose unreadable policy was logged.
         self._logged_auth_ids: set[str] = set()
-        # Health services of which it was said that servers do not know them.
+        # Unknown health services that were logged.
         self._unknown_services: set[str] = set()
         self._connections: dict[int, AioConnection] = {}
         self._retiring_connections: dict[asyncio.Task[None], AioConnection] = {}
         self._timer: asyncio.TimerHandle | None = None
-        #: What the timer is for, by the monotonic clock.
+        #: Time that the timer is set to, by the monotonic clock.
         self._timer_at: float | None = None
         self._is_closed = False
-        # Whoever waits for a change wakes up and looks.
+        # Futures of tasks that wait for a state change.
         self._waiters: set[asyncio.Future[None]] = set()
         self._last_notified: object = None
-        #: A connection was asked for its policy and has answered, or failed to.
+        #: Set once a request for a policy was answered or failed.
         self.config_response_event = asyncio.Event()
-        #: How often it moved to another connection.
+        #: Number of moves to another connection.
         self.moves = 0
 
     @property
     def policy(self) -> ChannelPolicy | None:
-        """What it runs with; None while nobody has told it."""
+        """The policy in force; None before a server has sent one."""
         connection = self._connections.get(self._balancer.active_id)
         if connection is None:
             return None
@@ -96,32 +96,32 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @property
     def connection(self) -> tuple[int, int]:
-        """Names the TCP connection that carries new RPCs."""
+        """Identifier of the TCP connection that carries new RPCs."""
         picked_connection = self._connections.get(self._balancer.picked_id)
         return self._balancer.picked_id, 0 if picked_connection is None else picked_connection.life
 
     @property
     def carrier(self) -> grpc.aio.Channel | None:
-        """The real channel that carries new RPCs; None before the first."""
+        """The gRPC channel that carries new RPCs; None before the first one."""
         picked_connection = self._connections.get(self._balancer.picked_id)
         return None if picked_connection is None else picked_connection.channel
 
     @property
     def via(self) -> str:
-        """Id of the proxy that new RPCs go through; empty when they go directly."""
+        """Id of the proxy that new RPCs go through; empty without a proxy."""
         return ""
 
     async def close_connection(self, channel: grpc.aio.Channel) -> None:
-        """Close a real channel nothing runs over any more, and what it stands on."""
+        """Close a gRPC channel without RPCs, and what it depends on."""
         await channel.close()
 
     def connect(self) -> None:
-        """Open the first connection, unless that is done. Raises what `open_connection` raises."""
+        """Open the first connection unless there is one. Raises what `open_connection` raises."""
         if not self._connections and not self._is_closed:
             self._do(self._balancer.start())
 
     def pick(self) -> AioConnection:
-        """The connection for an RPC that begins now. Raises UsageError when the channel is closed."""
+        """Return the connection for a new RPC. Raises UsageError when the channel is closed."""
         if self._is_closed:
             raise grpc.aio.UsageError("Channel is closed.")
         self.connect()
@@ -129,7 +129,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @override
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """The state; an unhealthy connection counts as TRANSIENT_FAILURE, and yet carries RPCs."""
+        """Return the state; an unhealthy connection counts as TRANSIENT_FAILURE, but carries RPCs."""
         if self._is_closed:
             return grpc.ChannelConnectivity.SHUTDOWN
         if try_to_connect:
@@ -138,7 +138,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @override
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Wait until the state is another."""
+        """Wait until the state differs from `last_observed_state`."""
         while self.get_state() is last_observed_state:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
@@ -149,7 +149,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @override
     async def channel_ready(self) -> None:
-        """Wait until the state is READY: connected, and healthy if the policy has health checked."""
+        """Wait until the state is READY: connected, and healthy if the policy checks health."""
         while (state := self.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             if state is grpc.ChannelConnectivity.SHUTDOWN:
                 raise grpc.aio.UsageError("Channel is closed.")
@@ -157,7 +157,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     @override
     async def close(self, grace: float | None = None) -> None:
-        """Close all connections; RPCs end now, or within `grace` seconds."""
+        """Close all connections; RPCs are ended now, or after `grace` seconds."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -204,7 +204,7 @@ class PickHealthyChannel(grpc.aio.Channel):
 
     def _on_event(self, connection: AioConnection, event: Event) -> None:
         if self._is_closed:
-            return  # it was popped, and what follows it has not been cancelled yet
+            return  # the connection was removed, but its tasks are not cancelled yet
         now = time.monotonic()
         if isinstance(event, ServiceUnknown):
             log_unknown_service(self._name, event, self._unknown_services)
@@ -223,13 +223,13 @@ class PickHealthyChannel(grpc.aio.Channel):
         self._do(self._balancer.wake(time.monotonic(), random.random()))
 
     def _do(self, commands: list[Command]) -> None:
-        """Do what was decided."""
+        """Execute the balancer's commands."""
         for command in commands:
             if isinstance(command, Open):
                 channel = self._open_connection(command.shuffle)
                 connection = AioConnection(command.connection, channel, self._on_event, self.close_connection)
                 active = self._connections.get(self._balancer.active_id)
-                if active is not None:  # its policy is in force until the server answers
+                if active is not None:  # its policy is in force until the server sends its own
                     connection.config_response, connection.read_at = active.config_response, active.read_at
                 self._connections[command.connection] = connection
             elif isinstance(command, RequestConfig):
@@ -266,7 +266,7 @@ class PickHealthyChannel(grpc.aio.Channel):
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _notify(self) -> None:
-        """Tell those who wait that something is different."""
+        """Notify the user of the channel of a change, and all tasks that wait."""
         active = self._connections.get(self._balancer.active_id)
         policy = None if active is None else (active.config_response, active.read_at)
         before, self._last_notified = (

@@ -1,4 +1,4 @@
-"""Making the connections of a channel: all alike, each with a TCP connection of its own."""
+"""Creates the connections of a channel: all alike, each with its own TCP connection."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fleet.transport.tls import TLSFiles, channel_credentials
 
 Addresses = Sequence[Address]
 
-#: One name may stand for several addresses: gRPC itself shuffles those (gRFC A62).
+#: One name may have several addresses: gRPC itself shuffles those (gRFC A62).
 _SHUFFLE = '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'
 
 
 class _ConnectionFactory:
-    """What the connections of one channel have in common. Files are read once, so that a later attempt cannot fail."""
+    """Common settings of the connections of one channel. Files are read once, so that later attempts cannot fail."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class _ConnectionFactory:
                 self._options.append(("grpc.ssl_target_name_override", tls.server_name))
 
     def target(self, shuffle: bool) -> tuple[str, GrpcOptions]:
-        """The target and the options of the next connection."""
+        """Return the target and the options of the next connection."""
         if not shuffle and not self._order.has_started:
             return channels.target_of(self._order.first_order()), self._options
         target = channels.target_of(addresses := self._order.next_order(random.shuffle))
@@ -65,11 +65,11 @@ def open_channel(
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     order: AddressOrder | None = None,
 ) -> PickHealthyChannel:
-    """A channel for grpc.aio to host:port pairs, each connection with the `interceptors`.
+    """Return a channel for grpc.aio to host:port pairs; each connection has the `interceptors`.
 
-    Channels that share an `order` go on where the others are: the first connection of the next one goes elsewhere.
+    Channels that share an `order` continue it: the first connection of the next channel goes to another address.
 
-    Raises ValueError for addresses that do not go together, TLSError.
+    Raises ValueError for addresses that cannot be combined, and TLSError.
     """
     opener = _ConnectionFactory(addresses, tls, dead_peer, order)
 
@@ -80,7 +80,12 @@ def open_channel(
         return grpc.aio.secure_channel(target, opener.credentials, options=options, interceptors=interceptors)
 
     return PickHealthyChannel(
-        open_connection, settings, name=name, on_change=on_change, on_leave=on_leave, on_unreadable=on_unreadable
+        open_connection,
+        settings,
+        name=name,
+        on_change=on_change,
+        on_leave=on_leave,
+        on_unreadable=on_unreadable,
     )
 
 
@@ -94,7 +99,7 @@ def open_blocking_channel(
     on_leave: OnLeave = lambda reason: None,
     on_unreadable: Callable[[], None] = lambda: None,
 ) -> BlockingPickHealthyChannel:
-    """The same for grpc's blocking API."""
+    """Return the same channel for grpc's blocking API."""
     opener = _ConnectionFactory(addresses, tls, dead_peer)
 
     def open_connection(shuffle: bool) -> grpc.Channel:
@@ -103,4 +108,6 @@ def open_blocking_channel(
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, opener.credentials, options=options)
 
-    return BlockingPickHealthyChannel(open_connection, settings, name=name, on_leave=on_leave, on_unreadable=on_unreadable)
+    return BlockingPickHealthyChannel(
+        open_connection, settings, name=name, on_leave=on_leave, on_unreadable=on_unreadable
+    )

@@ -1,8 +1,8 @@
-"""Turns of the connections that one event loop makes.
+"""Limit on the connections that one event loop makes at the same time.
 
-When a thousand agents of a process leave a server at once, all their connections together are ready when the last of
-them is. A few at a time, in their order, half of them are ready in half the time, for the same work. And what nobody
-waits for, the closing of old connections, comes after that.
+When a thousand agents of one process leave a server at once, connecting all of them at once makes all as slow as the
+last one. A few at a time, in order, half of them are ready in half the time, for the same work. Closing old
+connections, for which nothing waits, comes last.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections import deque
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-#: So many connections are made at a time.
+#: Maximum number of connections being made.
 _AT_ONCE = 8
-#: One that is not connected sooner holds up nobody, seconds: dead servers take for ever. So at least 80 are begun a
-#: second.
+#: Seconds after which a connection that is not connected gives up its slot, because dead servers never answer. So at
+#: least 80 attempts start per second.
 _HOLD = 0.1
-#: And one that is connected has this to tell what it is good for. A machine with more to do than it can takes long, and
-#: to begin more at a time would make that longer.
+#: Seconds after which a connected one gives up its slot while its health is unknown. An overloaded machine takes long,
+#: and more attempts at once would make it slower.
 _HOLD_CONNECTED = 1.0
-#: And closing waits no longer than this for quiet, seconds.
+#: Maximum seconds that closing waits for the end of all attempts.
 _QUIET_WITHIN = 5.0
 
 
 class ConnectSlot:
-    """The right to make one connection now. Give it back, or it ends by itself."""
+    """A slot for making one connection. End it, or it expires."""
 
     def __init__(self, on_end: Callable[[ConnectSlot], None]) -> None:
         self._on_end = on_end
@@ -33,13 +33,13 @@ class ConnectSlot:
         self._timer = asyncio.get_running_loop().call_later(_HOLD, self.end)
 
     def extend(self) -> None:
-        """It gets on: it may take a while."""
+        """Extend the slot of a connection that is connected."""
         if not self._over:
             self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(_HOLD_CONNECTED, self.end)
 
     def end(self) -> None:
-        """Let the next one begin; once is enough, more does nothing."""
+        """Free the slot; a second call does nothing."""
         if not self._over:
             self._over = True
             self._timer.cancel()
@@ -47,7 +47,7 @@ class ConnectSlot:
 
 
 class ConnectSlots:
-    """Of one event loop."""
+    """The slots of one event loop."""
 
     def __init__(self) -> None:
         self._active_slots: set[ConnectSlot] = set()
@@ -55,7 +55,7 @@ class ConnectSlots:
         self._quiet_waiters: set[asyncio.Future[None]] = set()
 
     async def take(self) -> ConnectSlot:
-        """Wait for a turn."""
+        """Wait for a slot."""
         if len(self._active_slots) < _AT_ONCE and not self._waiters:
             return self._begin()
         waiter: asyncio.Future[ConnectSlot] = asyncio.get_running_loop().create_future()
@@ -69,7 +69,7 @@ class ConnectSlots:
             raise
 
     def quiet(self) -> asyncio.Future[None]:
-        """Is done when no connection is being made, or before long; whoever cannot wait may end it."""
+        """Return a future that is done when no connection is being made, or after 5 s; it may be ended early."""
         loop = asyncio.get_running_loop()
         quiet: asyncio.Future[None] = loop.create_future()
         if not self._active_slots and not self._waiters:
@@ -109,7 +109,7 @@ _slots_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectSlots] = Wea
 
 
 def of_this_loop() -> ConnectSlots:
-    """The turns of the loop that runs."""
+    """Return the slots of the running loop."""
     loop = asyncio.get_running_loop()
     slots = _slots_by_loop.get(loop)
     if slots is None:

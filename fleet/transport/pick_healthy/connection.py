@@ -1,4 +1,4 @@
-"""One connection of a grpc.aio channel: a real channel, and who follows its state, its policy and its health."""
+"""One connection of a grpc.aio channel: a gRPC channel, and tasks that watch its state, policy and health."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fleet.transport.pick_healthy import connect_slots
 from fleet.transport.pick_healthy.connect_slots import ConnectSlot
 from fleet.transport.pick_healthy.events import (
     ConfigUpdate,
+    ConnectivityChange,
     Event,
     HealthUpdate,
-    ConnectivityChange,
     event_of_status,
     wait_again,
 )
@@ -29,14 +29,14 @@ from fleet.transport.service_config import ConfigResponse, discover
 
 log = logging.getLogger(__name__)
 
-#: A stream that breaks because its connection did is no news of health: the loss itself shows within this, seconds.
+#: Seconds within which the loss of a connection is reported; a stream that breaks with it says nothing about health.
 _LOSS_SHOWS_WITHIN = 0.05
 
 _WATCH = "/grpc.health.v1.Health/Watch"
 
 
 class AioConnection:
-    """A channel that is kept connected, and reports what becomes of it."""
+    """A channel that is kept connected and reports its events."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class AioConnection:
         self.channel = channel
         self._report = report
         self._close = close
-        #: Counts the TCP connections it had.
+        #: Count of its TCP connections.
         self.life = 0
-        #: What its server said of itself, and when it did, by the monotonic clock.
+        #: Policy that its server sent, and when, by the monotonic clock.
         self.config_response: ConfigResponse | None = None
         self.read_at: float | None = None
-        #: RPCs on it; the ended ones go by themselves.
+        #: RPCs on the connection; ended ones disappear on their own.
         self.calls: weakref.WeakSet[grpc.aio.Call] = weakref.WeakSet()
         self._slots = connect_slots.of_this_loop()
         self._slot: ConnectSlot | None = None
-        # Its end is waited for: it closes without waiting for quiet.
+        # True: a caller waits for the end, so the connection closes without waiting for quiet.
         self._skips_quiet = False
         self._quiet: asyncio.Future[None] | None = None
         self._follow_task = background.start(self._follow(), name="state of a connection")
@@ -66,12 +66,12 @@ class AioConnection:
         self._watch_task: asyncio.Task[None] | None = None
 
     def request_config(self, life: int) -> None:
-        """Ask for the service config, until it is answered or the connection lost."""
+        """Request the service config, until there is a response or the connection is lost."""
         self.life = life
         self._config_task = background.start(self._request_config(life), name="policy of a connection")
 
     def watch(self, life: int, service: str | None) -> None:
-        """Watch the health of a service and of no other, until the connection is lost; None: of nothing."""
+        """Watch the health of one service, until the connection is lost; None: watch none."""
         if self._watch_task is not None:
             self._watch_task.cancel()
         self._watch_task = None
@@ -79,18 +79,18 @@ class AioConnection:
             self._watch_task = background.start(self._watch(life, service), name="health of a connection")
 
     def release_slot(self) -> None:
-        """It is known what it is good for: others may be made."""
+        """Free the connect slot, because the health of the connection is known."""
         if self._slot is not None:
             self._slot.end()
             self._slot = None
 
     async def retire(self, within: float | None) -> None:
-        """Close it when its RPCs have ended; after `within` seconds, if that is not None, they are ended."""
+        """Close the connection when its RPCs have ended; end them after `within` seconds unless that is None."""
         self._follow_task.cancel()
         self.release_slot()
         pending_calls = [call for call in self.calls if not call.done()]
         if not pending_calls and not self._skips_quiet:
-            # Nobody waits for its end, and others wait for a connection.
+            # No caller waits for the end, and others wait for a connection.
             self._quiet = self._slots.quiet()
             await self._quiet
         self._cancel_tasks()
@@ -100,7 +100,7 @@ class AioConnection:
         cancelled_count = sum(call.cancel() for call in pending_calls)
         if cancelled_count:
             log.info(
-                "balancer.drained: %d RPCs were ended %.1f s after their connection was left",
+                "balancer.drained: ended %d RPCs %.1f s after their connection was retired",
                 cancelled_count,
                 within,
             )
@@ -109,7 +109,7 @@ class AioConnection:
             await asyncio.wait(ends)
 
     def end_calls(self) -> None:
-        """End all RPCs on it, and with them itself if it is retired."""
+        """End all RPCs on the connection; if it is retired, it then closes."""
         self._skips_quiet = True
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
@@ -117,12 +117,12 @@ class AioConnection:
             call.cancel()
 
     async def _follow(self) -> None:
-        # An RPC that wants it has it connected before its turn.
+        # An RPC on this connection makes it connect before its turn.
         self._slot = await self._slots.take()
         last = grpc.ChannelConnectivity.IDLE
         while True:
             state = self.channel.get_state(try_to_connect=True)
-            # READY after READY: it was lost and made anew before we looked.
+            # READY after READY: it was lost and made again before this check.
             if state is not last or state is grpc.ChannelConnectivity.READY:
                 self._cancel_tasks()
                 if self._slot is not None and state is grpc.ChannelConnectivity.READY:
@@ -148,9 +148,9 @@ class AioConnection:
             tries += 1
 
     async def _watch(self, life: int, service: str) -> None:
-        """https://github.com/grpc/grpc/blob/master/doc/health-checking.md, as a client: no service means healthy, a
-        broken watch means unhealthy and is begun anew."""
-        # Of a stub this is one method of three, and each costs as much as a call.
+        """Watch health as https://github.com/grpc/grpc/blob/master/doc/health-checking.md says for clients: no health
+        service means healthy; a broken watch means unhealthy and is started again."""
+        # A stub would create three methods, and each costs as much as a call.
         watch: Any = self.channel.unary_stream(
             _WATCH,
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -164,7 +164,9 @@ class AioConnection:
                     tries = 0
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    self._report(self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False))
+                    self._report(
+                        self, HealthUpdate(life, service, ServerHealth.HEALTHY, has_health_service=False)
+                    )
                     return
             await asyncio.sleep(_LOSS_SHOWS_WITHIN)
             self._report(self, HealthUpdate(life, service, ServerHealth.UNHEALTHY))

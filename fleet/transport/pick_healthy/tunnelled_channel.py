@@ -1,4 +1,4 @@
-"""The grpc.aio channel to auths through proxies: every connection of the balancer has a passage of its own."""
+"""The grpc.aio channel to auths through proxies: every connection of the balancer has its own passage."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fleet.transport.pick_healthy.events import OnLeave
 from fleet.transport.tls import TLSFiles, channel_credentials
 from fleet.transport.tunnel_forwarder import TunnelForwarder
 
-#: A handshake through a tunnel may take this long, milliseconds: the passage itself gives up before.
+#: Timeout of a handshake through a tunnel, milliseconds; the passage itself gives up earlier.
 _CONNECT_WITHIN_MS = 10_000
 
 
 class TunnelledChannel(PickHealthyChannel):
-    """As the direct one; `addresses` are proxies, or their load balancer, and which auth it is the proxy says."""
+    """Like the direct channel; `addresses` are proxies or their load balancer, and the proxy chooses the auth."""
 
     def __init__(
         self,
@@ -37,9 +37,14 @@ class TunnelledChannel(PickHealthyChannel):
         on_unreadable: Callable[[], None] = lambda: None,
         interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     ) -> None:
-        """Make it. Raises TLSError, ValueError for no addresses."""
+        """Create the channel. Raises TLSError, and ValueError without addresses."""
         super().__init__(
-            self._open_tunnelled, settings, name=name, on_change=on_change, on_leave=on_leave, on_unreadable=on_unreadable
+            self._open_tunnelled,
+            settings,
+            name=name,
+            on_change=on_change,
+            on_leave=on_leave,
+            on_unreadable=on_unreadable,
         )
         self._proxies = list(addresses)
         self._tls = tls
@@ -49,12 +54,12 @@ class TunnelledChannel(PickHealthyChannel):
         for address in self._proxies:
             channels.target_of([address])
         if tls is not None and tls.enabled:
-            channel_credentials(tls)  # a later attempt cannot fail for what can be seen now
+            channel_credentials(tls)  # report unusable files now, not at a later attempt
 
     @property
     @override
     def via(self) -> str:
-        """Id of the proxy that new RPCs go through; empty when that is not known yet."""
+        """Id of the proxy that new RPCs go through; empty until known."""
         forwarder = None if self.carrier is None else self._forwarders.get(self.carrier)
         return "" if forwarder is None else forwarder.via
 
@@ -64,7 +69,7 @@ class TunnelledChannel(PickHealthyChannel):
         await self._forwarders.pop(channel).close()
 
     def _open_tunnelled(self, shuffle: bool) -> grpc.aio.Channel:
-        del shuffle  # each connection goes to a proxy at random, and the proxy chooses the auth
+        del shuffle  # each connection uses a random proxy, and the proxy chooses the auth
         forwarder = TunnelForwarder(self._open_proxy_channel)
         more: list[tuple[str, int | str]] = [("grpc.min_reconnect_backoff_ms", _CONNECT_WITHIN_MS)]
         tls = None if self._tls is None else self._tls.for_role("auth")
@@ -78,8 +83,8 @@ class TunnelledChannel(PickHealthyChannel):
     def _open_proxy_channel(self) -> grpc.aio.Channel:
         shuffled_proxies = random.sample(self._proxies, len(self._proxies))
         try:
-            target = channels.target_of(shuffled_proxies)  # one that refuses is passed over at once
+            target = channels.target_of(shuffled_proxies)  # gRPC skips an address that refuses at once
         except ValueError:
-            target = channels.target_of(shuffled_proxies[:1])  # names stand alone
+            target = channels.target_of(shuffled_proxies[:1])  # a host name cannot be combined with others
         tls = None if self._tls is None else self._tls.for_role("proxy")
         return channels.open_channel(target, tls, self._dead_peer)

@@ -1,6 +1,6 @@
-"""Interceptors that retry unary calls as GEP-3440 has it, for grpc.aio and for grpc's blocking API. docs/retries.md.
+"""Interceptors that retry unary calls by GEP-3440, for grpc.aio and for grpc's blocking API. docs/reference/retries.md.
 
-What is decided is in fleet/protocol/retry/policy.py.
+fleet/protocol/retry/policy.py decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An interceptor of grpc.aio that retries unary calls by a policy of ours. docs/retries.md
+"""A grpc.aio interceptor that retries unary calls by a policy. docs/reference/retries.md
 
-Instead of a `retryPolicy` in the service config: gRPC's own waits less than the configured minimum, tries at most five
-times, and has no timeout for a try. Do not use both: their tries multiply.
+It replaces the `retryPolicy` of the service config: gRPC's own retries wait less than the configured minimum, make at
+most five attempts, and have no timeout per attempt. Do not use both: the attempts multiply.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import Finish, DeadlineExceeded, RetryDecision
-from fleet.transport.retry.retried_call import RetriedCall, Policies, SharedBudget
+from fleet.protocol.retry.policy import DeadlineExceeded, Finish, RetryDecision
+from fleet.transport.retry.retried_call import Policies, RetriedCall, SharedBudget
 
 
 class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
-    """Retries unary calls; streaming calls never come here.
+    """Retries unary calls; streaming calls do not pass through here.
 
-    The last one of a channel's interceptors sees every try, the first one sees calls.
+    Interceptors of a channel after this one see every attempt, those before it see only the call.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Take one policy, or what knows one for `/service/method`; without a budget retries are not limited."""
+        """Use one policy, or a function that returns one for `/service/method`; no budget means no limit."""
         self._policies = policies
         self._budget = budget
         self._clock = clock
@@ -46,18 +46,21 @@ class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
     async def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        """Make the call, as often as its policy says. Raises AioRpcError when its time is over."""
-        retried_call = RetriedCall(self._policies, self._budget, client_call_details, self._clock, self._chance)
+        """Make the call, with the retries of its policy. Raises AioRpcError when its deadline has passed."""
+        retried_call = RetriedCall(
+            self._policies, self._budget, client_call_details, self._clock, self._chance
+        )
         while True:
             details = client_call_details._replace(timeout=retried_call.start())
             if retried_call.is_retry:
-                # Only then: a first try goes with the caller's own, and copies cost where calls are many.
+                # For retries only: the first attempt uses the caller's metadata, and copies are expensive with many
+                # calls.
                 metadata = grpc.aio.Metadata(*retried_call.metadata(client_call_details.metadata))
                 details = details._replace(metadata=metadata)
             try:
                 call = await continuation(details, request)
             except grpc.aio.AioRpcError as error:
-                # Another interceptor between us and the wire may raise what the wire would return.
+                # Another interceptor below may raise what the transport would return.
                 verdict, at = retried_call.judge(error.code(), error.details(), error.trailing_metadata())
                 if isinstance(verdict, Finish):
                     raise
@@ -77,7 +80,7 @@ class RetryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
             await self._pause(at)
 
     async def _pause(self, at: float) -> None:
-        # A loop's timer may ring a clock tick early, and the minimum is a minimum.
+        # A timer of the loop may fire slightly early, but the minimum wait must be kept.
         while (remaining := at - self._clock()) > 0:
             await self._sleep(remaining)
 
@@ -90,6 +93,6 @@ async def _verdict(retried_call: RetriedCall, call: Any) -> tuple[RetryDecision,
             return retried_call.judge(code, None, None)
         return retried_call.judge(code, await call.details(), await call.trailing_metadata())
     except asyncio.CancelledError:
-        # The caller gave up: the try must not go on without it.
+        # The caller cancelled: the attempt must not continue.
         call.cancel()
         raise

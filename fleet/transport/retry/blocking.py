@@ -1,6 +1,6 @@
-"""The same interceptor for grpc's blocking API: `grpc.intercept_channel(channel, BlockingRetrying(policy))`.
+"""The interceptor for grpc's blocking API: `grpc.intercept_channel(channel, BlockingRetryInterceptor(policy))`.
 
-See aio.py for why not gRPC's own retries.
+See aio.py for why gRPC's own retries are not used.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import RetryAfter, DeadlineExceeded
+from fleet.protocol.retry.policy import DeadlineExceeded, RetryAfter
 from fleet.transport.retry.futures import RetriedFuture, TimedOutCall, judge
-from fleet.transport.retry.retried_call import RetriedCall, Policies, SharedBudget
+from fleet.transport.retry.retried_call import Policies, RetriedCall, SharedBudget
 
 
 class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
-    """Retries unary calls; streaming calls never come here. One may serve many channels and threads."""
+    """Retries unary calls; streaming calls do not pass through here. Safe for many channels and threads."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Take one policy, or what knows one for `/service/method`; without a budget retries are not limited."""
+        """Use one policy, or a function that returns one for `/service/method`; no budget means no limit."""
         self._policies = policies
         self._budget = budget
         self._clock = clock
@@ -42,8 +42,10 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
     def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        """Make the call, as often as its policy says; a future of it is finished by a thread."""
-        retried_call = RetriedCall(self._policies, self._budget, client_call_details, self._clock, self._chance)
+        """Make the call, with the retries of its policy; a thread completes a call made with `.future()`."""
+        retried_call = RetriedCall(
+            self._policies, self._budget, client_call_details, self._clock, self._chance
+        )
 
         def attempt() -> Any:
             timeout = retried_call.start()
@@ -51,7 +53,7 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
             return continuation(_Details.copy_of(client_call_details, timeout, metadata), request)
 
         outcome = attempt()
-        # Only .future() returns while the try still runs, and then somebody must wait for it elsewhere.
+        # Only .future() returns before the attempt has ended: then a thread must wait for it.
         if not outcome.done():
             return RetriedFuture(retried_call, attempt, outcome, self._clock)
         while True:
@@ -67,7 +69,7 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
 
 @dataclass(frozen=True)
 class _Details(grpc.ClientCallDetails):
-    """grpc's own are an abstract class and a private tuple."""
+    """Call details; grpc's own are an abstract class and a private tuple."""
 
     method: str
     timeout: float | None
@@ -82,7 +84,7 @@ class _Details(grpc.ClientCallDetails):
             details.method,
             timeout,
             metadata,
-            # Other interceptors may have made details without them.
+            # Details of other interceptors may lack these.
             getattr(details, "credentials", None),
             getattr(details, "wait_for_ready", None),
             getattr(details, "compression", None),

@@ -1,4 +1,4 @@
-"""Calls of grpc's blocking API that are retried: how a try of them ended, their future, their end without time."""
+"""Retried calls of grpc's blocking API: evaluation of an attempt, the future of a call, and the timeout error."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 import grpc
 from typing_extensions import override
 
-from fleet.protocol.retry.policy import RetryAfter, Finish, DeadlineExceeded, RetryDecision
+from fleet.protocol.retry.policy import DeadlineExceeded, Finish, RetryAfter, RetryDecision
 from fleet.transport.retry.retried_call import RetriedCall
 
-#: What grpc says of calls whose channel was closed by this program; it tells them from others by nothing else.
+#: grpc's details for a call whose channel was closed locally; nothing else distinguishes it.
 _CHANNEL_CLOSED = "Channel closed!"
 
 
 def judge(retried_call: RetriedCall, outcome: Any) -> tuple[RetryDecision, float]:
-    """What follows a try, and not before when; waits for the end of the try."""
+    """Wait for the end of an attempt; return the verdict, and when a retry may start (by the clock)."""
     # grpc *returns* errors to interceptors: nothing is raised here (grpc/grpc#25207).
     code = outcome.code()
     if outcome.cancelled() or (code is grpc.StatusCode.CANCELLED and outcome.details() == _CHANNEL_CLOSED):
-        return Finish(), 0.0  # by the caller, not by the server
+        return Finish(), 0.0  # cancelled by the caller, not by the server
     error = outcome.exception()
     if error is not None and not isinstance(error, grpc.RpcError):
-        # A mistake of the program, which grpc dresses up as INTERNAL: a request of the wrong type, a closed channel.
+        # An error of the program, which grpc reports as INTERNAL: a request of the wrong type, a closed channel.
         return Finish(), 0.0
     return retried_call.judge(code, outcome.details(), outcome.trailing_metadata())
 
 
 class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]
-    """The end of a call whose time was over between two tries: both error and call, like grpc's own."""
+    """A call whose deadline passed between two attempts: both error and call, like grpc's own."""
 
     def __init__(self, details: str, last: Any) -> None:
         super().__init__(details)
@@ -105,7 +105,7 @@ class TimedOutCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-
 
 
 class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
-    """A future of a call; a thread of its own makes its retries."""
+    """The future of a call; a thread of its own makes the retries."""
 
     def __init__(
         self, retried_call: RetriedCall, attempt: Callable[[], Any], first: Any, clock: Callable[[], float]
@@ -116,15 +116,15 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
         self._current = first
         self._lock = threading.Lock()
         self._cancel_event = threading.Event()
-        #: Holds the try that the caller gets.
+        #: Result: the attempt that the caller gets.
         self._last_try_future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        # A daemon: a call that hangs must not keep the program from ending.
+        # A daemon thread: a call that hangs must not keep the program from exiting.
         threading.Thread(target=self._run, name="retried-call", daemon=True).start()
 
     def _run(self) -> None:
         try:
             self._last_try_future.set_result(self._last_try())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller of result() gets it
+        except BaseException as error:  # noqa: BLE001 - the caller of result() gets any exception
             self._last_try_future.set_exception(error)
 
     def _last_try(self) -> Any:
@@ -135,14 +135,14 @@ class RetriedFuture(grpc.Call, grpc.Future):  # type: ignore[type-arg]
             if not isinstance(verdict, RetryAfter):
                 return self._current
             while (remaining := at - self._clock()) > 0 and not self._cancel_event.wait(remaining):
-                pass  # the wait may end a tick early, and the minimum is a minimum
+                pass  # the wait may end slightly early, but the minimum must be kept
             with self._lock:
                 if self._cancel_event.is_set():
                     return self._current
                 try:
                     self._current = self._attempt()
                 except ValueError:
-                    return self._current  # the channel was closed meanwhile: what it got last is all there is
+                    return self._current  # the channel was closed: return the last attempt
 
     @override
     def cancel(self) -> bool:

@@ -1,6 +1,6 @@
-"""Retries for programs of ours: what may be said twice is said again, other writes are left alone.
+"""Retry policies for Refloat's own programs: calls that are safe to repeat are retried, other writes are not.
 
-docs/retries.md, "In this project".
+docs/reference/retries.md, "Retries in Refloat".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy, RetryReason
 
-#: Reads that may be asked twice: they change nothing, and who asks them has no other way to the answer.
+#: Reads that are safe to repeat: they change nothing, and their callers have no other source.
 READS = frozenset(
     {
         "/fleet.v1.AgentFeed/ListAgents",
@@ -18,12 +18,14 @@ READS = frozenset(
         "/teleport.clusterconfig.v1.ClusterConfigService/GetClusterNetworkingConfig",
     }
 )
-#: What agents say again in any case, and each time all of it: an auth that took it twice knows nothing else.
+#: Complete reports of agents that are repeated anyway: an auth that receives one twice stores the same.
 REPORTS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
-#: A connection that was lost, once; each call's own deadline bounds it all. Seconds.
+#: One retry after a lost connection, within the deadline of the call. Seconds.
 DEFAULT = RetryPolicy(frozenset({RetryReason.UNAVAILABLE}), attempts=1, backoff=0.05)
 
 
-def policy_by_method(policy: RetryPolicy = DEFAULT, methods: Collection[str] = READS) -> Callable[[str], RetryPolicy]:
-    """What an interceptor is given: the policy for these methods, no retry for any other."""
+def policy_by_method(
+    policy: RetryPolicy = DEFAULT, methods: Collection[str] = READS
+) -> Callable[[str], RetryPolicy]:
+    """Return the policy function for an interceptor: `policy` for these methods, no retry for others."""
     return lambda method: policy if method in methods else NO_RETRY

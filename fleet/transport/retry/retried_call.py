@@ -1,4 +1,4 @@
-"""What both interceptors need of a call: its policy, its tries, its budget. docs/retries.md"""
+"""Shared part of both interceptors: policy, attempts and budget of a call. docs/reference/retries.md"""
 
 from __future__ import annotations
 
@@ -8,33 +8,41 @@ from typing import Any
 
 import grpc
 
-from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
-from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, RetryAfter, Finish, RetryPolicy, Tries, RetryDecision
+from fleet.protocol.retry.budget import BudgetSettings, RetryBudget
+from fleet.protocol.retry.policy import (
+    PREVIOUS_ATTEMPTS,
+    PUSHBACK,
+    Finish,
+    RetryAfter,
+    RetryDecision,
+    RetryPolicy,
+    Tries,
+)
 
-#: One policy for every method, or whatever knows one for `/service/method`, like GRPCRoute.policy_for.
+#: One policy for every method, or a function that returns one for `/service/method`, such as GRPCRoute.policy_for.
 Policies = RetryPolicy | Callable[[str], RetryPolicy]
 
 
 class SharedBudget:
-    """A budget that many interceptors and threads may share."""
+    """A retry budget that several interceptors and threads can share."""
 
     def __init__(self, settings: BudgetSettings | None = None) -> None:
         self._budget = RetryBudget(settings)
         self._lock = threading.Lock()
 
     def first(self, now: float) -> None:
-        """Count a first try."""
+        """Count a first attempt."""
         with self._lock:
             self._budget.first(now)
 
     def allow(self, now: float) -> bool:
-        """Whether a retry may be sent; it is counted if so."""
+        """Return whether a retry is allowed, and count it if so."""
         with self._lock:
             return self._budget.allow(now)
 
 
 class RetriedCall:
-    """One call and its tries."""
+    """One call and its attempts."""
 
     def __init__(
         self,
@@ -44,8 +52,8 @@ class RetriedCall:
         clock: Callable[[], float],
         chance: Callable[[], float],
     ) -> None:
-        """Begin a call, with grpc's details of it."""
-        # aio has the method in bytes, blocking calls in text.
+        """Begin a call with grpc's call details."""
+        # The method is bytes in grpc.aio, and text in the blocking API.
         method = details.method.decode() if isinstance(details.method, bytes) else details.method
         policy = policies if isinstance(policies, RetryPolicy) else policies(method)
         now = clock()
@@ -57,16 +65,16 @@ class RetriedCall:
             budget.first(now)
 
     def start(self) -> float | None:
-        """Begin a try; its timeout in seconds."""
+        """Begin an attempt; return its timeout in seconds."""
         return self._tries.start(self._clock())
 
     @property
     def is_retry(self) -> bool:
-        """Whether the try that began is not the first."""
+        """Return whether the current attempt is a retry."""
         return self._tries.try_count > 1
 
     def metadata(self, own: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
-        """The caller's metadata, and for a retry how many tries were before it (A6)."""
+        """Return the caller's metadata; for a retry with the number of earlier attempts (gRFC A6)."""
         pairs = list(own or ())
         before = self._tries.try_count - 1
         return [*pairs, (PREVIOUS_ATTEMPTS, str(before))] if before > 0 else pairs
@@ -74,7 +82,7 @@ class RetriedCall:
     def judge(
         self, code: grpc.StatusCode, details: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
     ) -> tuple[RetryDecision, float]:
-        """What follows a try that ended so, and not before when, by the clock."""
+        """Return the verdict on an attempt that ended, and when a retry may start (by the clock)."""
         now = self._clock()
         pushback = next((str(value) for key, value in trailers or () if key == PUSHBACK), None)
         verdict = self._tries.judge(now, self._chance(), code.name, details or "", pushback)

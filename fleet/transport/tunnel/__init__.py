@@ -1,1 +1,1 @@
-"""TCP over gRPC: a byte stream in reverse, through a connection that the far end opened."""
+"""TCP over gRPC: byte streams in the reverse direction, through a connection that the far end opened."""

@@ -1,4 +1,4 @@
-"""A tunnel client: the shell around `ClientState`, on any grpc.aio channel. It lives as long as its Register stream.
+"""A tunnel client: the I/O around `ClientState`, on any grpc.aio channel. Its lifetime is that of its Register stream.
 
 client = TunnelClient(channel, handler=serve_ssh)
 await client.run([Target("router-7", "SSH")])
@@ -20,40 +20,42 @@ from fleet.processes import background
 from fleet.protocol.tunnel.client_state import (
     AskHandler,
     Effect,
+    OpenStream,
+    Send,
     SessionFailed,
+    SubscriptionResponse,
+    TargetAccepted,
     TargetChange,
     TargetRejected,
-    OpenStream,
-    TargetAccepted,
-    Send,
-    SubscriptionResponse,
 )
 from fleet.protocol.tunnel.messages import Op, Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import Limits
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import Handler, AcceptedSession, call_back
+from fleet.transport.tunnel.handlers import AcceptedSession, Handler, call_back
 from fleet.transport.tunnel.register_stream import RegisterStream
 from fleet.transport.tunnel.stream import ClientStream, TunnelStream, is_cancelled
 
 log = logging.getLogger(__name__)
 
 
-#: Both methods carry bytes: `codec` reads and writes them.
+#: Both methods carry bytes; `codec` encodes and decodes them.
 Calls = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
-#: A Register stream that is left may take so long to end in an orderly way, seconds.
+#: Maximum seconds for the orderly end of a Register stream.
 _FINISH_WITHIN = 5.0
-#: A server that does not know the tag of a stream ends it within this, seconds.
+#: Seconds within which a server ends a stream with a tag that it does not know.
 _REFUSED_WITHIN = 0.25
-_LEAVING_SENTENCE = "this connection is being left: ask again, and the next one is asked"
+_LEAVING_SENTENCE = (
+    "the client is leaving this connection. Request the session again to use the next connection"
+)
 
 
 class RegisterEndedError(TunnelError):
-    """The Register stream is over, or never was; the sentence is the server's, gRPC's, or says that it was stopped."""
+    """The Register stream ended, or could not be opened; the message is the server's, gRPC's, or the client's own."""
 
 
 class TunnelClient:
-    """The client end of one tunnel. `run` it again after it ended."""
+    """The client end of one tunnel. `run` may be called again after it ended."""
 
     def __init__(
         self,
@@ -66,11 +68,11 @@ class TunnelClient:
         limits: Limits | None = None,
         on_news: Callable[[Target, bool], None] | None = None,
     ) -> None:
-        """Make one.
+        """Create a client that is not running.
 
-        `handler` serves sessions that the server asks for. `name` and a growing `generation` let a server of ours
-        recognise a client that comes back. `on_news` hears of others' targets that come (True) and go, if `run`
-        subscribes.
+        `handler` serves sessions that the server requests. `name` and an increasing `generation` let a server of
+        Refloat recognise a client that reconnects. `on_news` is called with targets of other clients that are added
+        (True) and removed, if `run` subscribes.
         """
         self._wire = wire
         self._handler = handler
@@ -81,19 +83,22 @@ class TunnelClient:
         self._open_register: Calls = channel.stream_stream(codec.REGISTER)
         self._open_tunnel: Calls = channel.stream_stream(codec.TUNNEL)
         self._register_stream: RegisterStream | None = None
-        #: Sessions that are open, of this Register stream and of earlier ones.
+        #: Open sessions, of this Register stream and of earlier ones.
         self.streams: set[ClientStream] = set()
         self._sessions: set[asyncio.Task[None]] = set()
 
     @property
     def is_up(self) -> bool:
-        """Whether sessions may be asked for."""
+        """Return whether sessions can be requested."""
         return self._register_stream is not None and self._register_stream.up.is_set()
 
     async def run(self, targets: Iterable[Target] = (), subscribe: Iterable[str] = ()) -> None:
-        """Register, and serve until the server ends it. Raises RegisterEnded, TunnelError when it runs already."""
+        """Register, and serve until the server ends the stream.
+
+        Raises RegisterEndedError, and TunnelError if running.
+        """
         if self._register_stream is not None:
-            raise TunnelError("this client runs already")
+            raise TunnelError("this client is already running")
         run = self._register_stream = RegisterStream(self._wire, self._handler is not None, self._limits)
         try:
             await self._register(run, targets, subscribe)
@@ -104,21 +109,23 @@ class TunnelClient:
 
     @property
     def rejected_targets(self) -> dict[Target, str]:
-        """Targets that the server does not want, and why."""
+        """Targets that the server refused, with the reasons."""
         return {} if self._register_stream is None else dict(self._register_stream.rejected_targets)
 
     @property
     def registered_targets(self) -> frozenset[Target]:
-        """Targets that the server has taken."""
-        return frozenset() if self._register_stream is None else self._register_stream.state.registered_targets
+        """Targets that the server has accepted."""
+        return (
+            frozenset() if self._register_stream is None else self._register_stream.state.registered_targets
+        )
 
     async def wait_until_up(self) -> None:
-        """Wait until it is connected and the server answered for every target, or it stopped."""
+        """Wait until it is connected and the server has answered for every target, or the client has stopped."""
         while self._register_stream is not None and not self._register_stream.up.is_set():
             await self._register_stream.up.wait()
 
     async def open_session(self, target: Target) -> TunnelStream:
-        """Ask the server for a session. Raises TunnelError, in twice the set-up time at the latest."""
+        """Request a session from the server. Raises TunnelError, after twice the set-up time at the latest."""
         run = self._require_stream()
         tag, effects = run.state.open(target, time.monotonic())
         waiter: asyncio.Future[ClientStream] = asyncio.get_running_loop().create_future()
@@ -128,29 +135,29 @@ class TunnelClient:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                waiter.result().abort("its caller is gone")
+                waiter.result().abort("the caller is gone")
             raise
         finally:
             del run.waiters[tag]
             run.state.abandon(tag)
 
     async def add_target(self, target: Target) -> None:
-        """Register one more. Raises TunnelError when the server does not want it."""
+        """Register another target. Raises TunnelError if the server refuses it."""
         await self._change(target, self._require_stream().state.add)
 
     async def remove_target(self, target: Target) -> None:
-        """Let go of one. Raises TunnelError."""
+        """Deregister a target. Raises TunnelError."""
         await self._change(target, self._require_stream().state.remove)
 
     def stop(self) -> None:
-        """End the Register stream; sessions live on."""
+        """End the Register stream; open sessions continue."""
         if self._register_stream is not None and self._register_stream.call is not None:
             self._register_stream.call.cancel()
 
     async def finish(self) -> None:
-        """End the Register stream after what is to be said on it; sessions live on.
+        """End the Register stream after its pending messages; open sessions continue.
 
-        Whoever asked for a session is answered: a server that waits for a stream does not look whether Register ended.
+        Every request for a session gets an answer: a server that waits for a stream misses that Register ended.
         """
         run = self._register_stream
         if run is None or run.call is None:
@@ -165,9 +172,9 @@ class TunnelClient:
         self.stop()
 
     def on_goaway(self) -> None:
-        """Take note that the server lets go of the connection: new streams would ride another one.
+        """Record that the server is closing the connection: new streams would use another one.
 
-        A server that is none of ours knows no tag there, so what it asks for from now on is refused at once.
+        Other servers than Refloat's do not know the tags there, so their requests are refused from now on.
         """
         if self._register_stream is not None:
             self._register_stream.has_goaway = True
@@ -185,7 +192,7 @@ class TunnelClient:
         self.stop()
         await background.stop(self._sessions)
         for stream in list(self.streams):
-            stream.abort("the client is closed")
+            stream.abort("the client was closed")
 
     # -- Register --------------------------------------------------------------------------------
 
@@ -198,7 +205,7 @@ class TunnelClient:
             raise RegisterEndedError("the channel is closed") from None
         writer = asyncio.create_task(run.write(), name="tunnel register")
         try:
-            # Nothing is awaited first: servers send their headers with their first message.
+            # No await before this: servers send their headers with their first message.
             targets = tuple(targets)
             for target in targets:
                 run.add_waiter(target, None)
@@ -206,7 +213,9 @@ class TunnelClient:
             while isinstance(raw := await call.read(), bytes):
                 if not run.has_metadata:
                     run.has_metadata = True
-                    run.half_close, run.token = metadata.read_response_metadata(await call.initial_metadata() or ())
+                    run.half_close, run.token = metadata.read_response_metadata(
+                        await call.initial_metadata() or ()
+                    )
                 self._do(run, run.state.receive(codec.decode(self._wire, raw), time.monotonic()))
                 run.update_up()
         except grpc.aio.AioRpcError as error:
@@ -214,11 +223,11 @@ class TunnelClient:
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            raise RegisterEndedError("it was stopped") from None
+            raise RegisterEndedError("the tunnel client was stopped") from None
         finally:
             writer.cancel()
             call.cancel()
-        raise RegisterEndedError("the server ended it")
+        raise RegisterEndedError("the server ended the Register stream")
 
     def _require_stream(self) -> RegisterStream:
         if self._register_stream is None:
@@ -255,17 +264,17 @@ class TunnelClient:
             elif isinstance(effect, TargetChange):
                 call_back(self._on_news, effect.target, effect.op is Op.ADD)
             elif isinstance(effect, SubscriptionResponse) and effect.error:
-                log.warning("subscription to %s refused: %s", effect.type or "all types", effect.error)
+                log.warning("subscription to %s was refused: %s", effect.type or "all types", effect.error)
         self._set_timer(run)
 
     def _on_target_response(self, run: RegisterStream, effect: TargetAccepted | TargetRejected) -> None:
         waiter = run.pop_waiter(effect.target)
         if isinstance(effect, TargetRejected):
-            if run.rejected_targets.get(effect.target) != effect.error:  # it may be tried again and again
-                log.warning("target %s refused: %s", effect.target, effect.error)
+            if run.rejected_targets.get(effect.target) != effect.error:  # repeated refusals are logged once
+                log.warning("target %s was refused: %s", effect.target, effect.error)
             run.rejected_targets[effect.target] = effect.error
         elif run.rejected_targets.pop(effect.target, None) is not None:
-            log.info("target %s registered after it was refused", effect.target)
+            log.info("target %s is registered now, after it was refused", effect.target)
         if waiter is None or waiter.done():
             return
         if isinstance(effect, TargetAccepted):
@@ -279,12 +288,16 @@ class TunnelClient:
         task.add_done_callback(self._sessions.discard)
 
     async def _serve(self, run: RegisterStream, effect: AskHandler) -> None:
-        """Serve a session that the server asks for."""
-        session, error = (None, _LEAVING_SENTENCE) if self._is_leaving(run) else await self._accept_session(effect.target)
-        if session is not None and self._is_leaving(run):  # while the handler was asked
+        """Serve a session that the server requested."""
+        session, error = (
+            (None, _LEAVING_SENTENCE) if self._is_leaving(run) else await self._accept_session(effect.target)
+        )
+        if session is not None and self._is_leaving(run):  # the handler took time
             call_back(session.discard)
             session, error = None, _LEAVING_SENTENCE
-        next_effect = next((response_effect for response_effect in run.state.respond(effect.tag, error)), None)
+        next_effect = next(
+            (response_effect for response_effect in run.state.respond(effect.tag, error)), None
+        )
         if isinstance(next_effect, Send):
             self._do(run, [next_effect])
         if not isinstance(next_effect, OpenStream):
@@ -292,7 +305,7 @@ class TunnelClient:
             if session is not None:
                 call_back(session.discard)
             return
-        assert session is not None, "without an error it was taken"
+        assert session is not None, "without an error there is a session"
         try:
             stream = await self._open(run, next_effect)
         except TunnelError as failure:
@@ -308,13 +321,13 @@ class TunnelClient:
         await _serve(session, stream)
 
     def _is_leaving(self, run: RegisterStream) -> bool:
-        """Whether a stream that is opened now would not reach the server that asks for it."""
-        if run.is_leaving or run.token:  # servers of ours find a stream by the token, on whichever connection
+        """Return whether a new stream would not reach the server that requested it."""
+        if run.is_leaving or run.token:  # Refloat's servers find a stream by its token on any connection
             return run.is_leaving
         return run.has_goaway or self._channel.get_state() is not grpc.ChannelConnectivity.READY
 
     def _on_session_end(self, run: RegisterStream, effect: AskHandler, stream: ClientStream) -> None:
-        """A session is over that the server asked for; one that it never heard of, it still waits for."""
+        """Process the end of a session that the server requested; report one that never reached the server."""
         if stream.is_unacknowledged and not stream.abort_reason and self._register_stream is run:
             task = asyncio.create_task(self._send_refusal(run, effect, stream), name="refused session")
             run.refusals.add(task)
@@ -325,15 +338,19 @@ class TunnelClient:
             self._do(run, run.state.on_stream_failed(effect.tag, effect.target, reason))
 
     async def _wait_for_refusals(self, run: RegisterStream) -> None:
-        """Wait until streams that were opened a moment ago are known to have reached the server, or not."""
-        young = [stream.over_future for stream in self.streams if stream.is_unacknowledged and stream.age < _REFUSED_WITHIN]
+        """Wait until it is known whether recently opened streams reached the server."""
+        young = [
+            stream.over_future
+            for stream in self.streams
+            if stream.is_unacknowledged and stream.age < _REFUSED_WITHIN
+        ]
         if young:
             await asyncio.wait(young, timeout=_REFUSED_WITHIN)
         if run.refusals:
             await asyncio.wait(set(run.refusals))
 
     async def _accept_session(self, target: Target) -> tuple[AcceptedSession | None, str | None]:
-        assert self._handler is not None, "without a handler nothing is asked"
+        assert self._handler is not None, "without a handler no session is requested"
         try:
             async with asyncio.timeout(self._limits.set_up_within):
                 return await self._handler(target), None
@@ -341,12 +358,12 @@ class TunnelClient:
             return None, "the handler did not answer in time"
         except TunnelError as refusal:
             return None, str(refusal)
-        except Exception:  # a handler is a stranger's code: its fault must end its session and no more
-            log.exception("the handler failed to take a session to %s", target)
+        except Exception:  # a handler is foreign code: its error must end only its session
+            log.exception("the handler failed on the request for a session to %s", target)
             return None, "the handler failed"
 
     async def _call_back(self, run: RegisterStream, effect: OpenStream) -> None:
-        """Open the stream of a session that was asked for here."""
+        """Open the stream of a session that the local caller requested."""
         try:
             stream = await self._open(run, effect)
         except TunnelError as failure:
@@ -354,7 +371,7 @@ class TunnelClient:
             return
         waiter = run.waiters.get(effect.tag)
         if waiter is None or waiter.done():
-            stream.abort("its caller is gone")
+            stream.abort("the caller is gone")
         else:
             waiter.set_result(stream)
 
@@ -371,8 +388,8 @@ class TunnelClient:
             async with asyncio.timeout(self._limits.set_up_within):
                 await stream.send(codec.first_message(effect.tag))
         except TimeoutError:
-            stream.abort("it was not opened in time")
-            raise TunnelError("the session's stream could not be opened in time") from None
+            stream.abort("the session was not opened in time")
+            raise TunnelError("the stream of the session could not be opened in time") from None
         return stream
 
     def _send_fault(self, run: RegisterStream, effect: OpenStream, reason: str) -> None:
@@ -396,10 +413,10 @@ async def _serve(session: AcceptedSession, stream: ClientStream) -> None:
     except TunnelError as error:
         reason = str(error)
     except asyncio.CancelledError:
-        stream.abort("this end was stopped")
+        stream.abort("the client was stopped")
         raise
-    except Exception:  # a handler is a stranger's code: its fault must end its session and no more
-        log.exception("the handler of a session to %s failed", stream.target)
+    except Exception:  # a handler is foreign code: its error must end only its session
+        log.exception("the handler failed in a session to %s", stream.target)
         reason = "the handler failed"
     else:
         await stream.close()

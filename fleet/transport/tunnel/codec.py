@@ -1,7 +1,7 @@
-"""Tunnel messages to bytes and back, in either version of the wire.
+"""Encoding and decoding of tunnel messages, for both wire versions.
 
-What travels on Register is small and rare, and goes through protobuf. Data is the hot path: it is written and read by
-hand, which saves two objects and a copy a message, and differs from protobuf's own encoding in no byte.
+Messages on Register are small and rare, and use protobuf. Data is the hot path: it is encoded and decoded by hand,
+which saves two objects and a copy per message; the bytes are those of protobuf.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ SERVICE = "grpctunnel.Tunnel"
 REGISTER = f"/{SERVICE}/Register"
 TUNNEL = f"/{SERVICE}/Tunnel"
 
-#: Data{close: true}, alone in its message: other peers drop data that comes with it.
+#: Data{close: true}, in a message of its own: other peers ignore data that comes with it.
 CLOSE = b"\x18\x01"
 
-#: Bytes of a message of Register, whose longest part is the sentence of an error. Larger ones are not parsed.
+#: Maximum bytes of a Register message; its longest part is an error text. Larger ones are not parsed.
 _LONGEST_MESSAGE = 65_536
 
-#: What stands before the payload of a Data message, at most: its key and a length of 32 bits.
+#: Maximum bytes before the payload of a Data message: its key and a length of 32 bits.
 HEADER_ROOM = 6
 _DATA_KEY = 0x12
 
-_MIXED_MESSAGE = "a message of a session carries no capabilities: those are exchanged once, first of all"
+_MIXED_MESSAGE = (
+    "a session message must not contain capabilities: they are exchanged once, in the first message"
+)
 
 _TARGET_OPS = {
     Op.UNKNOWN: tunnel_pb2.Target.UNKNOWN,
@@ -51,25 +53,25 @@ _SUBSCRIPTION_OPS = {
 
 
 def encode(wire: WireVersion, message: Message) -> bytes:
-    """Write a message of Register."""
+    """Return a Register message as bytes."""
     return _encode_v01(message) if wire is WireVersion.V0_1 else _encode_v02(message)
 
 
 def decode(wire: WireVersion, raw: bytes) -> Message:
-    """Read a message of Register. Raises TunnelError for what is none."""
+    """Return a Register message from bytes. Raises TunnelError."""
     if len(raw) > _LONGEST_MESSAGE:
-        raise TunnelError(f"a message of Register has more than {_LONGEST_MESSAGE} bytes")
+        raise TunnelError(f"a Register message is longer than {_LONGEST_MESSAGE} bytes")
     try:
         return _decode_v01(raw) if wire is WireVersion.V0_1 else _decode_v02(raw)
     except DecodeError:
-        raise TunnelError(f"what came on Register is no message of version {wire.value}") from None
+        raise TunnelError(f"a Register message cannot be decoded as version {wire.value}") from None
 
 
 def _encode_v01(message: Message) -> bytes:
     if isinstance(message, Capabilities):
         capabilities = tunnel_v01_pb2.Capabilities(handler=message.handler)
         return tunnel_v01_pb2.Session(capabilities=capabilities).SerializeToString()
-    assert isinstance(message, Session), "version 0.1 knows sessions only"
+    assert isinstance(message, Session), "version 0.1 has only sessions"
     return tunnel_v01_pb2.Session(
         tag=message.tag, accept=message.accept, target_id=message.target.name, error=message.error
     ).SerializeToString()
@@ -111,7 +113,7 @@ def _encode_v02(message: Message) -> bytes:
             error=message.error,
         )
         return tunnel_pb2.RegisterOp(subscription=subscription).SerializeToString()
-    assert message is None, "version 0.2 knows no capabilities"
+    assert message is None, "version 0.2 has no capabilities"
     return b""
 
 
@@ -133,7 +135,7 @@ def _decode_v02(raw: bytes) -> Message:
 
 def _target(name: str, kind: str = "") -> Target:
     if max(len(name), len(kind)) > LONGEST_TARGET:
-        raise TunnelError(f"the name or the type of a target has more than {LONGEST_TARGET} characters")
+        raise TunnelError(f"the name or the type of a target is longer than {LONGEST_TARGET} characters")
     return Target(name, kind)
 
 
@@ -145,25 +147,25 @@ def _op(number: int) -> Op:
 
 
 def first_message(tag: int) -> bytes:
-    """The client's first message of a Tunnel stream."""
+    """Return the client's first message of a Tunnel stream."""
     return tunnel_pb2.Data(tag=tag).SerializeToString()
 
 
 def tag_of(raw: bytes) -> int:
-    """The tag in a Tunnel stream's first message. Raises TunnelError for anything else in it."""
+    """Return the tag in the first message of a Tunnel stream. Raises TunnelError if there is anything else in it."""
     try:
         data = tunnel_pb2.Data.FromString(raw)
     except DecodeError:
-        raise TunnelError("the first message of a Tunnel stream is no Data") from None
+        raise TunnelError("the first message of a Tunnel stream cannot be decoded as Data") from None
     if data.data or data.close:
-        raise TunnelError("the first message of a Tunnel stream must be its tag alone")
+        raise TunnelError("the first message of a Tunnel stream must contain only its tag")
     if data.tag == 0:
-        raise TunnelError("tag 0 names no session")
+        raise TunnelError("tag 0 is not a session's tag")
     return data.tag
 
 
 def header(size: int) -> bytes:
-    """What stands before a payload of `size` bytes, more than 0."""
+    """Return the bytes before a payload of `size` bytes; `size` must be above 0."""
     parts = bytearray((_DATA_KEY,))
     while size > 0x7F:
         parts.append(size & 0x7F | 0x80)
@@ -173,15 +175,15 @@ def header(size: int) -> bytes:
 
 
 def data_message(payload: bytes | memoryview) -> bytes:
-    """Data with a payload, which must not be empty."""
+    """Return a Data message with a payload, which must not be empty."""
     return b"".join((header(len(payload)), payload))
 
 
 def read_data(raw: bytes, tag: int | None = None) -> tuple[memoryview, bool]:
-    """The payload of a Data message of a session, without copying it, and whether it closes.
+    """Return the payload of a Data message, without a copy, and whether it closes the session.
 
-    Raises TunnelError for garbage, and for the tag of another session than `tag`. Later on peers send the
-    tag or not.
+    Raises TunnelError for an invalid message, and for the tag of another session than `tag`. Peers may or may not
+    repeat the tag after the first message.
     """
     if len(raw) > 2 and raw[0] == _DATA_KEY:
         size = 0
@@ -194,7 +196,7 @@ def read_data(raw: bytes, tag: int | None = None) -> tuple[memoryview, bool]:
     try:
         data = tunnel_pb2.Data.FromString(raw)
     except DecodeError:
-        raise TunnelError("what came on a Tunnel stream is no Data") from None
+        raise TunnelError("a message on a Tunnel stream cannot be decoded as Data") from None
     if tag is not None and data.tag not in (0, tag):
-        raise TunnelError(f"data of tag {data.tag} came on the stream of tag {tag}")
+        raise TunnelError(f"data with tag {data.tag} arrived on the stream of tag {tag}")
     return memoryview(data.data), data.close

@@ -1,4 +1,4 @@
-"""What serves a session: asked first whether it takes one, then given its stream."""
+"""Handlers of sessions: a handler accepts or refuses a session first, and then gets its stream."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ T = TypeVar("T")
 
 
 class AcceptedSession(Protocol):
-    """A session that was taken, before its stream is there."""
+    """An accepted session whose stream is not open yet."""
 
     async def serve(self, stream: TunnelStream) -> None:
-        """Serve it to its end. What it raises ends this session only."""
+        """Serve the session until it ends. An exception ends only this session."""
 
     def discard(self) -> None:
-        """The stream never came."""
+        """Clean up: the stream was never opened."""
 
 
-#: The seed's register handler: takes a session to a target, or refuses it by TunnelError. What it gives back is the
-#: handler, so one cannot be there without the other.
+#: The register handler of the design "TCP over gRPC Tunnel": accepts a session to a target, or refuses it with
+#: TunnelError. Its result is the handler, so the two cannot be configured separately.
 Handler = Callable[[Target], Awaitable[AcceptedSession]]
 
 
 class FunctionSession(AcceptedSession):
-    """A session served by a coroutine function alone."""
+    """A session served by a single coroutine function."""
 
     def __init__(self, serve: Callable[[TunnelStream], Awaitable[None]]) -> None:
         self._serve = serve
@@ -67,24 +67,24 @@ class TcpSession(AcceptedSession):
 
 
 async def dial(host: str, port: int, policy: SessionPolicy, *, within: float = 5.0) -> TcpSession:
-    """Take a session by connecting to host:port: who asks for it is told when that fails. Raises TunnelError."""
+    """Accept a session by connecting to host:port. Raises TunnelError, which the requester gets, if that fails."""
     try:
         return TcpSession(await pump.connect(host, port, within), policy)
     except TimeoutError:
         raise TunnelError(f"{host}:{port} did not answer within {within:g} s") from None
     except OSError as error:
-        raise TunnelError(f"{host}:{port} cannot be reached: {_reason(error)}") from None
+        raise TunnelError(f"cannot connect to {host}:{port}: {_reason(error)}") from None
 
 
 def _reason(error: OSError) -> str:
-    # The words of an event loop ("Connect call failed") say less than the system's. A name that is unknown has a number
-    # below zero, and good words of its own.
+    # The event loop's text ("Connect call failed") says less than the system's. A failed name resolution has a negative
+    # number and a good text of its own.
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 class BridgeSession(AcceptedSession):
-    """A session of one client served by a session of another."""
+    """A session of one client, served by a session of another one."""
 
     def __init__(self, target_stream: TunnelStream) -> None:
         self._target_stream = target_stream
@@ -95,18 +95,18 @@ class BridgeSession(AcceptedSession):
 
     @override
     def discard(self) -> None:
-        self._target_stream.abort("its caller never came")
+        self._target_stream.abort("the caller never opened the session")
 
 
 async def join(caller_stream: TunnelStream, target_stream: TunnelStream) -> None:
-    """Carry bytes between the caller's session and the target's to their ends. Raises TunnelAborted."""
+    """Copy bytes between the caller's session and the target's until both end. Raises TunnelAbortedError."""
     outbound = asyncio.create_task(_copy(caller_stream, target_stream, "caller", "target"))
     inbound = asyncio.create_task(_copy(target_stream, caller_stream, "target", "caller"))
     try:
         await _carry(outbound, inbound, caller_stream, target_stream)
     except (TunnelError, asyncio.CancelledError) as error:
         for stream in (caller_stream, target_stream):
-            stream.abort(str(error) or "the bridge was stopped, or the session's caller went away")
+            stream.abort(str(error) or "the bridge was stopped, or the caller disconnected")
         raise
     finally:
         for task in (outbound, inbound):
@@ -116,21 +116,27 @@ async def join(caller_stream: TunnelStream, target_stream: TunnelStream) -> None
 
 
 async def _carry(
-    outbound: asyncio.Task[None], inbound: asyncio.Task[None], caller_stream: TunnelStream, target_stream: TunnelStream
+    outbound: asyncio.Task[None],
+    inbound: asyncio.Task[None],
+    caller_stream: TunnelStream,
+    target_stream: TunnelStream,
 ) -> None:
-    open_calls = {caller_stream.over_future: (caller_stream, "caller"), target_stream.over_future: (target_stream, "target")}
+    open_calls = {
+        caller_stream.over_future: (caller_stream, "caller"),
+        target_stream.over_future: (target_stream, "target"),
+    }
     while True:
         for task in (outbound, inbound):
             if task.done():
                 task.result()
-        # An end that is finished is read no more: only its call's end tells that it is gone.
+        # A finished end is not read any more: only the end of its call shows that it is gone.
         for over in [over for over in open_calls if over.done()]:
             stream, end_name = open_calls.pop(over)
             if reason := await stream.verdict():
                 raise TunnelAbortedError(_end_error(end_name, reason))
         if outbound.done() and inbound.done():
             return
-        # An end that cannot half-close, or whose call is over, is finished with both directions when it says so.
+        # An end that cannot half-close, or whose call is over, has ended both directions once it says so.
         if outbound.done() and (not caller_stream.half_close or caller_stream.over_future.done()):
             return
         if inbound.done() and (not target_stream.half_close or target_stream.over_future.done()):
@@ -147,7 +153,7 @@ async def _copy(source: TunnelStream, sink: TunnelStream, source_name: str, sink
 
 
 async def _name_failed_end(end_name: str, work: Awaitable[T]) -> T:
-    """Do it, and say at whose end it failed: the other end is told, too."""
+    """Await `work`; an error names the end at which it happened, because the other end gets it."""
     try:
         return await work
     except TunnelAbortedError as error:
@@ -159,9 +165,9 @@ def _end_error(end_name: str, reason: str) -> str:
 
 
 def call_back(callback: Callable[..., None] | None, *args: object) -> None:
-    """Call a stranger's callback: its fault is logged, and is not the tunnel's."""
+    """Call a callback of the user; an exception is logged, and does not affect the tunnel."""
     try:
         if callback is not None:
             callback(*args)
     except Exception:
-        log.exception("a callback failed")
+        log.exception("a callback of the tunnel's user failed")

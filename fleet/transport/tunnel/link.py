@@ -1,8 +1,8 @@
-"""Keep a tunnel client registered: redial with backoff, and move to a new connection before the old one is dropped.
+"""Keeps a tunnel client registered: redials with backoff, and moves to a new connection before the old one is dropped.
 
-A server that shuts down, or whose connections may only become so old, says GOAWAY: the streams that are open live on,
-and new ones would go to a new connection where no tag of ours is known. So at its first sign, the channel's leaving
-READY, a second client registers on a channel of its own; the old one serves its sessions to their end.
+A server that shuts down, or limits the age of connections, sends GOAWAY: open streams continue, but new ones would use
+a new connection on which our tags are unknown. So at the first sign, when the channel leaves READY, a second client
+registers on its own channel, and the old one serves its sessions to their end.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
 
-#: Every gRPC server answers this, if only that it does not know the method.
+#: Every gRPC server answers this, at least with UNIMPLEMENTED.
 _PROBE = "/grpc.health.v1.Health/Check"
-#: Register of a lost connection ends within this of the channel's leaving READY, seconds.
+#: Seconds within which Register of a lost connection ends after the channel left READY.
 _LOST_WITHIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a link is kept. Seconds."""
+    """Timing of a link. Seconds."""
 
     backoff: Backoff = field(default_factory=Backoff)
-    #: From dialling to all targets' answers.
+    #: From dialling to the answers for all targets.
     up_within: float = 20.0
-    #: A call on the connection this often: stock Go servers forbid HTTP/2 pings more often than every 5 minutes, and
-    #: an answer, even a refusal, proves more. None leaves it to HTTP/2 pings of the channel.
+    #: Between two calls that probe the connection: stock Go servers forbid HTTP/2 pings more often than every 5
+    #: minutes, and any response, even an error, proves more. None: only the channel's HTTP/2 pings.
     probe_every: float | None = 10.0
     probe_within: float = 10.0
-    #: Sessions of a connection that was left may go on for so long; None is to their own end.
+    #: Maximum time for the sessions of a connection that was left; None: until they end.
     drain_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelSpec:
-    """What a link's client is, on whichever connection."""
+    """Configuration of a link's client, the same on every connection."""
 
     wire: WireVersion = WireVersion.V0_2
     targets: tuple[Target, ...] = ()
-    #: Types of others' targets to hear of; empty text stands for all.
+    #: Types of other clients' targets to subscribe to; the empty type means all.
     subscribe: tuple[str, ...] = ()
     handler: Handler | None = None
-    #: By this a server of ours knows a client that comes back.
+    #: Name by which a server of Refloat recognises a client that reconnects.
     name: str = ""
     on_news: Callable[[Target, bool], None] | None = None
 
     def client(self, channel: grpc.aio.Channel) -> TunnelClient:
-        """Make the client of one connection."""
-        # Of two connections of ours the younger one is right, whatever became of our process between them.
+        """Return the client of one connection."""
+        # Of two connections of this client the younger one is valid, even if the process restarted in between.
         generation = time.time_ns()
         return TunnelClient(
             channel,
@@ -76,7 +76,7 @@ class TunnelSpec:
 
 
 class TunnelLink:
-    """A tunnel client that is always registered, or on its way to be."""
+    """A tunnel client that is registered, or about to register."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TunnelLink:
         settings: LinkSettings | None = None,
         on_up: Callable[[bool, str], None] | None = None,
     ) -> None:
-        """Make one. `on_up` hears when it is registered (True) and when it is not (False), with the reason."""
+        """Create a link; `on_up` is called when it is registered (True), and when it is not (False, reason)."""
         self._open_channel = open_channel
         self._spec = spec
         self._settings = settings or LinkSettings()
@@ -97,16 +97,16 @@ class TunnelLink:
 
     @property
     def registered_targets(self) -> frozenset[Target]:
-        """Targets that the server has taken."""
+        """Targets that the server has accepted."""
         return frozenset() if self._current is None else self._current.client.registered_targets
 
     @property
     def rejected_targets(self) -> dict[Target, str]:
-        """Targets that the server does not want now, and why; each is tried again."""
+        """Targets that the server currently refuses, with the reasons; each is tried again."""
         return {} if self._current is None else self._current.client.rejected_targets
 
     async def run(self) -> None:
-        """Stay registered, for ever."""
+        """Stay registered until cancelled."""
         failures = 0
         try:
             while True:
@@ -116,7 +116,7 @@ class TunnelLink:
                     await self._wait_for_end(attempt)
                     if attempt.should_move:
                         failures = 0
-                        continue  # before break: the next one is dialled while this one still serves
+                        continue  # make before break: the next one is dialled while this one still serves
                 failures = self._settings.backoff.failures(
                     failures, time.monotonic() - started_at if attempt.is_up else 0.0
                 )
@@ -125,9 +125,9 @@ class TunnelLink:
             await self._end()
 
     async def open_session(self, target: Target, *, within: float | None = None) -> TunnelStream:
-        """Ask for a session, once registered. Raises TunnelError; TimeoutError when that takes longer than `within`."""
+        """Request a session, once registered. Raises TunnelError; TimeoutError if not registered within `within`."""
         async with asyncio.timeout(within):
-            while self._current is None:  # it may be lost again before we are woken
+            while self._current is None:  # it may be lost again before this task runs
                 await self._up.wait()
         return await self._current.client.open_session(target)
 
@@ -151,28 +151,30 @@ class TunnelLink:
         return attempt
 
     async def _wait_for_end(self, attempt: _Attempt) -> None:
-        """Wait for its end, or for the first sign that it is to be left."""
+        """Wait until the connection ends, or the server starts to close it."""
         register_task = asyncio.create_task(self._register_missing(attempt.client), name="refused targets")
         try:
             attempt.should_move = await attempt.wait_for_end(self._settings)
         finally:
             await background.stop([register_task])
         if attempt.should_move:
-            log.info("the server lets go of this connection: registering on a new one")
+            log.info("the server is closing this connection: registering on a new one")
             return
         self._on_lost(attempt.reason)
 
     async def _register_missing(self, client: TunnelClient) -> None:
-        """Ask again for the targets that the server refused, with growing waits, until it has taken them all.
+        """Repeat the registration of refused targets, with increasing waits, until the server accepts them all.
 
-        Its reason may pass: most often it still has a connection of ours that is lost, and does not know that yet.
+        The reason may be temporary: usually the server has not noticed yet that an earlier connection of ours is lost.
         """
         failures = 0
-        while missing_targets := [target for target in self._spec.targets if target not in client.registered_targets]:
+        while missing_targets := [
+            target for target in self._spec.targets if target not in client.registered_targets
+        ]:
             failures += 1
             await asyncio.sleep(self._settings.backoff.wait(failures, random.random()))
             for target in missing_targets:
-                with contextlib.suppress(TunnelError):  # the client has logged it, if it is another reason
+                with contextlib.suppress(TunnelError):  # the client logs each new reason
                     await client.add_target(target)
 
     def _on_lost(self, reason: str) -> None:
@@ -198,7 +200,10 @@ class TunnelLink:
             async with asyncio.timeout(self._settings.drain_within):
                 await old.client.wait_drained()
         except TimeoutError:
-            log.warning("%d sessions of a connection that was left are cut", len(old.client.streams))
+            log.warning(
+                "aborting %d sessions of a connection that was left: their time is over",
+                len(old.client.streams),
+            )
         finally:
             await old.close()
 
@@ -209,7 +214,7 @@ class TunnelLink:
 
 
 class _Attempt:
-    """One connection and its client."""
+    """One connection with its client."""
 
     def __init__(self, spec: TunnelSpec, channel: grpc.aio.Channel) -> None:
         self.channel = channel
@@ -217,12 +222,12 @@ class _Attempt:
         self._run = asyncio.create_task(self.client.run(spec.targets, spec.subscribe), name="tunnel client")
         self.is_up = False
         self.should_move = False
-        #: Nobody answers there: its sessions would hang until TCP gives up.
+        #: The server does not answer: sessions would hang until TCP gives up.
         self.is_dead = False
         self.reason = ""
 
     async def wait_registered(self, within: float) -> str:
-        """Wait until it is registered; the reason when it does not get there."""
+        """Wait until the client is registered; return the reason if it is not."""
         await asyncio.sleep(0)  # let the client begin
         up_task = asyncio.create_task(self.client.wait_until_up())
         try:
@@ -235,14 +240,14 @@ class _Attempt:
         return "" if self.is_up else f"no answer within {within:g} s"
 
     async def wait_for_end(self, settings: LinkSettings) -> bool:
-        """Wait; whether its connection is to be left while Register still lives."""
+        """Wait for the end; return whether the connection must be left although Register is still open."""
         goaway_task = asyncio.create_task(_wait_for_goaway(self.channel))
         probe_task = asyncio.create_task(_probe(self.channel, self.client, settings))
         try:
             await asyncio.wait((goaway_task, probe_task, self._run), return_when=asyncio.FIRST_COMPLETED)
             if goaway_task.done() and not probe_task.done():
                 self.client.on_goaway()
-                # A connection that is lost leaves READY too: then Register ends at once.
+                # A lost connection also leaves READY: then Register ends at once.
                 await asyncio.wait((self._run,), timeout=_LOST_WITHIN)
             if not self._run.done() and probe_task.done():
                 self.reason = probe_task.result()
@@ -257,15 +262,15 @@ class _Attempt:
                 task.cancel()
 
     async def close(self) -> None:
-        """End it and everything on it."""
+        """Close the connection with everything on it."""
         await self.client.close()
         await self.channel.close()
         await background.stop([self._run])
 
     def _reason(self) -> str:
         if self._run.cancelled():
-            return "it was stopped"
-        return str(self._run.exception() or "the server ended it")
+            return "the tunnel client was stopped"
+        return str(self._run.exception() or "the server ended the Register stream")
 
 
 async def _wait_for_goaway(channel: grpc.aio.Channel) -> None:
@@ -275,7 +280,7 @@ async def _wait_for_goaway(channel: grpc.aio.Channel) -> None:
 
 
 async def _probe(channel: grpc.aio.Channel, client: TunnelClient, settings: LinkSettings) -> str:
-    """Ask again and again; return what is wrong once there is no answer."""
+    """Probe the connection repeatedly; return the problem once there is no response."""
     if settings.probe_every is None:
         await asyncio.Event().wait()
     check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_PROBE)
@@ -285,16 +290,16 @@ async def _probe(channel: grpc.aio.Channel, client: TunnelClient, settings: Link
         call = check(b"", timeout=settings.probe_within)
         if await call.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             continue
-        # A slow line may be full of what sessions carry: while that arrives, the server is there.
+        # A slow connection may be busy with session data: while that arrives, the server is alive.
         if not any(stream.last_seen_at >= requested_at for stream in client.streams):
             return f"the server did not answer within {settings.probe_within:g} s"
 
 
 async def _move(old: TunnelClient, new: TunnelClient) -> None:
-    """Give the new client what the server refused it because the old one still had it; not a server of ours."""
+    """Move targets to the new client that the server refused because the old one has them (not with our servers)."""
     for target in new.rejected_targets:
         try:
             await old.remove_target(target)
             await new.add_target(target)
         except TunnelError as error:
-            log.warning("target %s did not move to the new connection: %s", target, error)
+            log.warning("target %s could not be moved to the new connection: %s", target, error)

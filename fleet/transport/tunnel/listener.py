@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class TunnelListener:
-    """Listens, asks `open_session` for each connection, and carries its bytes."""
+    """Listens, requests a session for each connection with `open_session`, and copies its bytes."""
 
     def __init__(
         self, open_session: Callable[[], Awaitable[TunnelStream]], policy: SessionPolicy | None = None
@@ -28,20 +28,22 @@ class TunnelListener:
         self._sessions: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> Self:
-        """Listen. Raises OSError."""
+        """Start to listen. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: TcpConnection(self._on_connection), host, port, backlog=1024)
+        self._server = await loop.create_server(
+            lambda: TcpConnection(self._on_connection), host, port, backlog=1024
+        )
         return self
 
     @property
     def port(self) -> int:
-        """Where it listens."""
-        assert self._server is not None, "start it first"
+        """The port it listens on."""
+        assert self._server is not None, "call start() first"
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
-        """Listen no more, and abort what is open."""
+        """Stop listening, and abort open connections."""
         if self._server is not None:
             await stop_listening(self._server)
         await background.stop(self._sessions)
@@ -55,16 +57,14 @@ class TunnelListener:
         try:
             stream = await self._open_session()
         except TunnelError as error:
-            log.warning("no session for a connection: %s", error)
+            log.warning("a connection was reset, because no session could be opened: %s", error)
             connection.reset()
             return
         except asyncio.CancelledError:
             connection.reset()
             raise
-        except (
-            Exception
-        ):  # whoever asks for sessions is a stranger: its fault must end this connection and no more
-            log.exception("no session for a connection")
+        except Exception:  # open_session is foreign code: its error must end only this connection
+            log.exception("a connection was reset, because no session could be opened")
             connection.reset()
             return
         try:

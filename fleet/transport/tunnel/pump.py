@@ -1,8 +1,8 @@
-"""Carry a TCP connection over a tunnel's session, both ways, with bounded buffers.
+"""Copies a TCP connection to a tunnel session and back, with bounded buffers.
 
-What TCP sends is read into one buffer that all connections of the process share and leaves it as a ready message, so an
-idle session holds no buffer at all. Each direction has at most one message on its way and one waiting; then TCP is not
-read. A session whose reader is slow stops its own sender and nobody else's.
+TCP is read into one buffer that all connections of the process share, and leaves it as a complete message, so an idle
+session has no buffer. Each direction has at most one message in flight and one waiting; then TCP is not read. A slow
+reader stops only the sender of its own session.
 """
 
 from __future__ import annotations
@@ -27,58 +27,58 @@ from fleet.transport.tunnel.stream import CHUNK, TunnelAbortedError, TunnelStrea
 
 log = logging.getLogger(__name__)
 
-#: What one read takes from TCP, which becomes one message.
+#: Buffer of one read from TCP, which becomes one message.
 _READ_BUFFER = bytearray(codec.HEADER_ROOM + CHUNK)
 _VIEW = memoryview(_READ_BUFFER)
 _READ_VIEW = _VIEW[codec.HEADER_ROOM :]
-#: Unsent bytes above which the tunnel is not read.
+#: Unsent bytes to TCP above which the tunnel is not read.
 _UNSENT = 1024 * 1024
-#: Messages read from TCP while one is on its way; more would only sit in memory.
+#: Messages read from TCP while one is in flight; more would only take memory.
 _READ_AHEAD = 2
-#: An idle session's other end may take so long to agree that it is over, seconds.
+#: Maximum seconds until the other end of an idle session agrees to end it.
 _END_WITHIN = 5.0
-#: Of what is unsent when a connection is closed something must be taken this often, seconds; else it is cut.
+#: Interval in seconds in which some unsent bytes of a closing connection must be accepted; else it is aborted.
 _TAKEN_WITHIN = 60.0
-#: A connection whose other machine has vanished is found out after 60 s and four more of 15 s.
+#: TCP keep-alive: a connection to a host that has vanished is detected after 60 s and four more probes of 15 s.
 _KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
-#: Close with a reset, or as usual.
+#: SO_LINGER: close with a reset, or normally.
 _LINGER_RESET = struct.pack("ii", 1, 0)
 _LINGER_NOT = struct.pack("ii", 0, 0)
 
 
 class HalfClosePolicy(Enum):
-    """What the end of our TCP connection's sending makes of a session whose peer cannot half-close."""
+    """Effect of the end of the TCP connection's sending on a session whose peer cannot half-close."""
 
-    #: Say so at once. The other end learns of it; what it would still answer is lost.
+    #: End the session at once. The other end is informed, but anything it would still send is lost.
     CLOSE = "close"
-    #: Say nothing until the other end is finished. Answers arrive; who waits for our end waits.
+    #: Wait until the other end has finished. Its data arrives, but a peer that waits for our end waits forever.
     DEFER = "defer"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPolicy:
-    """How sessions end."""
+    """Rules for the end of sessions."""
 
     closing: HalfClosePolicy = HalfClosePolicy.CLOSE
-    #: A session without a byte either way for so long is closed (the seed's "going idle"), seconds; None is never.
+    #: Seconds without a byte in either direction after which a session is closed; None: never.
     idle: float | None = None
 
 
 class TcpConnection(asyncio.BufferedProtocol):
-    """The TCP end. Bytes that come before a session is there wait, one buffer full of them."""
+    """The TCP end. Bytes that arrive before the session is open wait, at most one buffer of them."""
 
     def __init__(self, on_connection: Callable[[TcpConnection], None] | None = None) -> None:
         self._on_connection = on_connection
         self.transport: asyncio.Transport | None = None
-        #: Read, and not yet taken by the tunnel.
+        #: Messages read from TCP that the tunnel has not taken.
         self._messages: deque[bytes] = deque()
         self._is_reading_paused = False
         self._has_eof = False
-        #: Why it is gone; None while it is there.
+        #: Why the connection is lost; None while it is open.
         self.error: Exception | None = None
-        #: It is gone, and its end came first: TLS, which ends both directions at once.
+        #: The connection is gone after an orderly end: TLS ends both directions at once.
         self.has_left = False
-        #: Bytes that came from TCP, and that went to it.
+        #: Bytes received from TCP, and bytes sent to it.
         self.received_bytes = 0
         self.sent_bytes = 0
         self._reader: asyncio.Future[None] | None = None
@@ -86,18 +86,18 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._is_write_full = False
         loop = asyncio.get_running_loop()
         self._now = loop.time
-        #: Done when the connection is no more.
+        #: Done when the connection is gone.
         self.closed_future: asyncio.Future[None] = loop.create_future()
-        #: When a byte last passed, by the loop's clock.
+        #: Time of the last byte, by the loop's clock.
         self.last_byte_at = loop.time()
 
-    # -- asyncio's side --------------------------------------------------------------------------
+    # -- called by asyncio -----------------------------------------------------------------------
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=_UNSENT)
-        # Until it is closed in an orderly way: if this process is killed, the kernel must not make a clean end of it.
+        # Reset until it is closed in an orderly way: if this process is killed, the peer must not see a normal end.
         self._linger(_LINGER_RESET)
         self._keep_alive()
         if self._on_connection is not None:
@@ -110,7 +110,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         if self._has_eof:
-            return  # its end was said already, by us: see write_eof
+            return  # this end was closed by us: see write_eof
         self.received_bytes += nbytes
         head = codec.header(nbytes)
         start = codec.HEADER_ROOM - len(head)
@@ -128,8 +128,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._wake_reader()
         assert self.transport is not None
         if self.transport.can_write_eof():
-            return True  # half open, as TCP is
-        self._linger(_LINGER_NOT)  # TLS closes by itself now
+            return True  # half open, as TCP allows
+        self._linger(_LINGER_NOT)  # TLS now closes on its own
         return False
 
     @override
@@ -151,20 +151,20 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._wake_reader()
         self._wake_writer()
 
-    # -- the pump's side -------------------------------------------------------------------------
+    # -- called by the pump ----------------------------------------------------------------------
 
     @property
     def is_drained(self) -> bool:
-        """Whether the tunnel has sent all that was read, and waits for more."""
+        """Return whether the tunnel has sent everything that was read, and waits for more."""
         return self._reader is not None and not self._messages
 
     @property
     def has_unread(self) -> bool:
-        """Whether bytes wait that the tunnel did not take."""
+        """Return whether bytes wait that the tunnel did not take."""
         return bool(self._messages)
 
     def take_over(self, transport: asyncio.Transport, early: bytes) -> None:
-        """Be the protocol of a paused connection, of which `early` was read too many by another."""
+        """Take over a paused connection; `early` are bytes that its previous protocol has already read."""
         self.connection_made(transport)
         if early:
             self.received_bytes += len(early)
@@ -173,7 +173,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         transport.resume_reading()
 
     async def read(self) -> bytes | None:
-        """The next message, ready to be sent; None at the end of stream. Raises OSError."""
+        """Return the next message, ready to send; None at the end of the stream. Raises OSError."""
         while not self._messages:
             if self._has_eof:
                 return None
@@ -193,10 +193,10 @@ class TcpConnection(asyncio.BufferedProtocol):
         return message
 
     async def write(self, payload: memoryview) -> None:
-        """Send, and wait while too much is unsent. Raises OSError."""
+        """Send, and wait while too many bytes are unsent. Raises OSError."""
         assert self.transport is not None
         if self.has_left:
-            return  # who connected has left and does not want it
+            return  # the client has disconnected and does not read it
         if self.error is not None:
             raise ConnectionResetError(_error_text(self.error))
         self.transport.write(payload)
@@ -210,7 +210,7 @@ class TcpConnection(asyncio.BufferedProtocol):
                 self._writer = None
 
     def write_eof(self) -> None:
-        """Nothing more comes from the tunnel. TLS as asyncio has it cannot half-close: its other direction ends too."""
+        """End the sending direction. asyncio's TLS cannot half-close: then the other direction ends, too."""
         if self.transport is None or self.transport.is_closing():
             return
         if self.transport.can_write_eof():
@@ -222,21 +222,21 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._wake_reader()
 
     def close(self) -> None:
-        """Close after what is unsent."""
+        """Close after the unsent bytes."""
         if self.transport is not None and not self.transport.is_closing():
             self._linger(_LINGER_NOT)
             self.transport.close()
             self._cut_if_stalled(sys.maxsize)
 
     def reset(self) -> None:
-        """Close with a reset, so that who is connected does not take the end for a good one."""
+        """Close with a reset, so that the client does not take it for a normal end."""
         if self.transport is None or self.transport.is_closing():
             return
         self._linger(_LINGER_RESET)
         self.transport.abort()
 
     def _cut_if_stalled(self, last_unsent: int) -> None:
-        """While it is closing: who takes nothing of what is unsent would hold the connection for ever."""
+        """Abort a closing connection whose peer accepts none of the unsent bytes: it would stay forever."""
         if self.error is not None or self.transport is None:
             return
         unsent = self.transport.get_write_buffer_size()
@@ -271,18 +271,18 @@ class TcpConnection(asyncio.BufferedProtocol):
 
 
 def _error_text(error: Exception) -> str:
-    return str(error) or "the TCP connection broke"  # a broken pipe may come without words
+    return str(error) or "the TCP connection broke"  # a broken pipe may have no message
 
 
 async def connect(host: str, port: int, within: float) -> TcpConnection:
-    """Make a TCP connection. Raises OSError, TimeoutError among them."""
+    """Return a new TCP connection. Raises OSError, which includes TimeoutError."""
     async with asyncio.timeout(within):
         _, connection = await asyncio.get_running_loop().create_connection(TcpConnection, host, port)
     return connection
 
 
 async def pump(connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy | None = None) -> None:
-    """Carry both directions until both have ended. Raises TunnelAborted when one ended badly."""
+    """Copy both directions until both have ended. Raises TunnelAbortedError unless both ended normally."""
     policy = policy or SessionPolicy()
     outward = asyncio.create_task(_outward(connection, stream, policy))
     inward = asyncio.create_task(_inward(connection, stream))
@@ -296,23 +296,31 @@ async def pump(connection: TcpConnection, stream: TunnelStream, policy: SessionP
             stream.abort(str(error))
         raise TunnelAbortedError(str(error)) from None
     except asyncio.CancelledError:
-        stream.abort("this end was stopped")
+        stream.abort("this end of the tunnel was stopped")
         connection.reset()
         raise
     finally:
         for task in (outward, inward):
             task.cancel()
-        connection.close()  # before anything is awaited: who cancels us may do so again
+        connection.close()  # before any await: this task may be cancelled again
         await asyncio.gather(outward, inward, return_exceptions=True)
     await stream.close()
 
 
 async def _carry(
-    outward: asyncio.Task[None], inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream, policy: SessionPolicy
+    outward: asyncio.Task[None],
+    inward: asyncio.Task[None],
+    connection: TcpConnection,
+    stream: TunnelStream,
+    policy: SessionPolicy,
 ) -> None:
     loop = asyncio.get_running_loop()
     while not (inward.done() and (outward.done() or not stream.half_close)):
-        futures = [future for future in (outward, inward, connection.closed_future, stream.over_future) if not future.done()]
+        futures = [
+            future
+            for future in (outward, inward, connection.closed_future, stream.over_future)
+            if not future.done()
+        ]
         remaining = None if policy.idle is None else connection.last_byte_at + policy.idle - loop.time()
         if remaining is not None and remaining <= 0:
             await _end_idle(outward, inward, connection, stream)
@@ -327,7 +335,7 @@ async def _carry(
             await _end_after_leave(outward, inward)
             return
         if stream.over_future.done() and not outward.done():
-            # Nobody may read the call any more, as with an end that is finished: only this tells that it is over.
+            # The call may have no reader any more, as with a finished end: only this shows that it is over.
             await _end_with_call(inward, connection, stream)
             return
 
@@ -335,7 +343,7 @@ async def _carry(
 async def _end_after_leave(outward: asyncio.Task[None], inward: asyncio.Task[None]) -> None:
     await asyncio.wait((outward, inward), timeout=_END_WITHIN)
     if not inward.done():
-        raise TunnelAbortedError("who connected left before the other end was finished")
+        raise TunnelAbortedError("the client disconnected before the other end had finished")
     for task in (outward, inward):
         if task.done():
             task.result()
@@ -344,24 +352,26 @@ async def _end_after_leave(outward: asyncio.Task[None], inward: asyncio.Task[Non
 async def _end_with_call(inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream) -> None:
     if reason := await stream.verdict():
         raise TunnelAbortedError(reason)
-    await inward  # what came before the end
+    await inward  # data that arrived before the end
     if connection.has_unread or not (connection.is_drained or stream.is_finished):
-        raise TunnelAbortedError("the other end closed the session before it took all that was sent")
+        raise TunnelAbortedError("the other end closed the session before it received all data")
 
 
 async def _end_idle(
     outward: asyncio.Task[None], inward: asyncio.Task[None], connection: TcpConnection, stream: TunnelStream
 ) -> None:
     if not outward.done() and not connection.is_drained:
-        # Nothing may be written beside the message on its way, and an orderly end would lose it.
-        raise TunnelAbortedError("the session was idle, and its other end does not take what was sent")
+        # No message may be sent beside the one in flight, and an orderly end would lose that one.
+        raise TunnelAbortedError(
+            "the session was idle, and the other end does not read the data that was sent"
+        )
     outward.cancel()
     await stream.write_eof()
     await asyncio.wait((inward,), timeout=_END_WITHIN)
     if not inward.done():
-        raise TunnelAbortedError("the session was idle, and its other end did not agree to end it")
+        raise TunnelAbortedError("the session was idle, and the other end did not agree to close it")
     if connection.has_unread:
-        raise TunnelAbortedError("the session was ended for being idle, and bytes came after that")
+        raise TunnelAbortedError("data arrived after the session was closed as idle")
     connection.write_eof()
 
 

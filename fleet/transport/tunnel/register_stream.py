@@ -1,4 +1,4 @@
-"""One Register stream as a tunnel client has it: what is said on it, who waits for which answer, how it is left."""
+"""One Register stream of a tunnel client: its messages, the callers that wait for responses, and its orderly end."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class RegisterStream:
-    """The state of one, and its shell."""
+    """State and I/O of one Register stream."""
 
     def __init__(self, wire: WireVersion, has_handler: bool, limits: Limits) -> None:
         self.state = ClientState(wire, has_handler=has_handler, limits=limits)
         self.call: Any = None
-        #: None ends it.
+        #: Queued messages; None ends the stream.
         self.outgoing_queue = OutgoingQueue()
         self.waiters: dict[int, asyncio.Future[ClientStream]] = {}
-        #: Changes of a target that the server did not answer yet, and who waits for each. It answers in their order.
+        #: Changes of a target without a response, and the caller that waits for each. The server responds in order.
         self.changes: dict[Target, deque[asyncio.Future[None] | None]] = {}
         self.rejected_targets: dict[Target, str] = {}
         self.is_connected = False
@@ -37,44 +37,44 @@ class RegisterStream:
         self.half_close = False
         self.token = ""
         self.timer: asyncio.TimerHandle | None = None
-        #: Tags of sessions that the server asked for, until their streams are open or refused.
+        #: Tags of sessions that the server requested, until their streams are open or refused.
         self.pending_tags: set[int] = set()
         self._set_up = asyncio.Event()
-        #: Streams that the server did not take, until it is told.
+        #: Tasks that report streams which did not reach the server.
         self.refusals: set[asyncio.Task[None]] = set()
-        #: The server lets go of the connection; and: we leave it.
+        #: The server is closing the connection; the client is leaving it.
         self.has_goaway = False
         self.is_leaving = False
         self.end_event = asyncio.Event()
 
     def update_up(self) -> None:
-        """Whether it is up now."""
+        """Set `up` once the client is registered."""
         if self.is_connected and self.state.ready and not self.changes:
             self.up.set()
 
     def on_session_set_up(self, tag: int) -> None:
-        """The stream of a session that the server asked for is open, or refused."""
+        """Record that the stream of a session that the server requested is open, or refused."""
         self.pending_tags.discard(tag)
         self._set_up.set()
 
     async def wait_until_answered(self) -> None:
-        """Wait until the server was answered whatever it asked for."""
+        """Wait until every request of the server has an answer."""
         while self.pending_tags:
             self._set_up.clear()
             await self._set_up.wait()
 
     def send(self, raw: bytes) -> None:
-        """Say something; a server that does not listen is left."""
+        """Queue a message; end the tunnel if the server does not read."""
         if not self.outgoing_queue.put(raw):
-            log.warning("the tunnel's server does not read its Register stream: the tunnel is ended")
+            log.warning("the tunnel server does not read its Register stream: ending the tunnel")
             self.call.cancel()
 
     def add_waiter(self, target: Target, waiter: asyncio.Future[None] | None) -> None:
-        """A change of a target is said: there will be an answer."""
+        """Record a change of a target that the server will answer."""
         self.changes.setdefault(target, deque()).append(waiter)
 
     def pop_waiter(self, target: Target) -> asyncio.Future[None] | None:
-        """The server answered the oldest change of a target: who waits for that."""
+        """Record the response to the oldest change of a target; return its waiter, if any."""
         changes = self.changes.get(target)
         if not changes:
             return None
@@ -84,14 +84,14 @@ class RegisterStream:
         return waiter
 
     def fail(self, tag: int, error: str) -> None:
-        """Tell who waits for a session."""
+        """Fail the caller that waits for a session."""
         waiter = self.waiters.get(tag)
         if waiter is not None and not waiter.done():
             waiter.set_exception(TunnelError(error))
 
     def finish(self) -> None:
-        """It is over: nobody waits any longer."""
-        reason = "the tunnel went down"
+        """Fail all waiting callers, because the stream has ended."""
+        reason = "the tunnel connection ended"
         for effect in self.state.end(reason):
             assert isinstance(effect, SessionFailed)
             self.fail(effect.tag, effect.error)
@@ -104,7 +104,7 @@ class RegisterStream:
         self.up.set()
 
     async def write(self) -> None:
-        """Say what is to be said, until None comes; a broken stream is noticed by who reads."""
+        """Send queued messages until None; the reader of the stream notices when it breaks."""
         with contextlib.suppress(grpc.aio.BaseError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self.call.wait_for_connection()
             self.is_connected = True

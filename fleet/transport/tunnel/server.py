@@ -1,6 +1,6 @@
-"""A tunnel server: the shell around `ServerState`, for any grpc.aio server.
+"""A tunnel server: the I/O around `ServerState`, for any grpc.aio server.
 
-tunnel = TunnelServer(Wire.V0_2)
+tunnel = TunnelServer(WireVersion.V0_2)
 serve_tunnels(grpc_server, tunnel)
 ...
 stream = await tunnel.open_session(Target("router-7", "SSH"))
@@ -21,20 +21,20 @@ import grpc.aio
 
 from fleet.protocol.tunnel.messages import Session, Target, TunnelError, WireVersion
 from fleet.protocol.tunnel.server_state import (
-    TargetAdded,
     AskHandler,
     ClientConnection,
     Effect,
-    RequestFailed,
     Limits,
     Peer,
-    ServerRequest,
+    RequestFailed,
     Send,
+    ServerRequest,
     ServerState,
+    TargetAdded,
     TargetRemoved,
 )
 from fleet.transport.tunnel import codec, metadata
-from fleet.transport.tunnel.handlers import BridgeSession, Handler, AcceptedSession, call_back
+from fleet.transport.tunnel.handlers import AcceptedSession, BridgeSession, Handler, call_back
 from fleet.transport.tunnel.outgoing_queue import OutgoingQueue
 from fleet.transport.tunnel.stream import ServerStream, TunnelStream
 
@@ -42,21 +42,21 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: A Tunnel stream must say its tag within this, seconds.
+#: Seconds within which a Tunnel stream must send its tag.
 _TAG_WITHIN = 10.0
-#: A client whose Register stream is to end may take so long to read what was said before that, seconds.
+#: Seconds in which a client can read the pending messages of a Register stream that is ending.
 _SAID_WITHIN = 5.0
 
 
 class _Client:
-    """The shell of one Register stream."""
+    """State and I/O of one Register stream."""
 
     def __init__(self, connection: ClientConnection, half_close: bool) -> None:
         self.connection = connection
         self.half_close = half_close
         self.token = secrets.token_urlsafe(16)
         self.outgoing_queue = OutgoingQueue()
-        #: Sessions of the client that the handler took, until their streams come.
+        #: Sessions of the client that the handler accepted, until their streams open.
         self.accepted_sessions: dict[int, AcceptedSession] = {}
         self.handler_tasks: dict[int, asyncio.Task[None]] = {}
         self.streams: set[ServerStream] = set()
@@ -65,21 +65,21 @@ class _Client:
         self.end_timer: asyncio.TimerHandle | None = None
 
     def end(self, reason: str) -> None:
-        """Let the Register stream end after what is to be said, and soon."""
+        """End the Register stream after its pending messages, within a few seconds."""
         self.end_reason = self.end_reason or reason
         self.outgoing_queue.end()
         if self.task is not None and self.end_timer is None:
             self.end_timer = asyncio.get_running_loop().call_later(_SAID_WITHIN, self.task.cancel)
 
     def send(self, raw: bytes) -> None:
-        """Say something; a client that does not listen is ended."""
+        """Queue a message; end the call of a client that does not read."""
         if not self.outgoing_queue.put(raw) and self.task is not None:
-            log.warning("a client of tunnels does not read its Register stream: its call is ended")
+            log.warning("a tunnel client does not read its Register stream: ending its call")
             self.task.cancel()
 
 
 class TunnelServer:
-    """The server end of all tunnels of one version of the wire."""
+    """The server end of all tunnels of one wire version."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class TunnelServer:
         on_client: Callable[[ClientConnection, bool], None] | None = None,
         on_capabilities: Callable[[ClientConnection], None] | None = None,
     ) -> None:
-        """Make one.
+        """Create a server.
 
-        `handler` serves sessions that clients ask for, of `local` targets or, without those, of any. `bridge` connects
-        clients with each other's targets. `is_silent` knows whether a client let a keep-alive go by: come back it
-        displaces itself then, whatever its clock says. `on_target` and `on_client` hear of those that come (True) and
-        go, `on_capabilities` of each client of version 0.1 once it has sent its capabilities.
+        `handler` serves sessions that clients request, to `local` targets or, without those, to any. `bridge` connects
+        clients to each other's targets. `is_silent` returns whether a client missed a keep-alive: after a reconnect it
+        then replaces itself, whatever its clock says. `on_target` and `on_client` are called for those that come (True)
+        and go, `on_capabilities` for each client of version 0.1 once it has sent its capabilities.
         """
         self.wire = wire
         self._limits = limits or Limits()
@@ -123,21 +123,21 @@ class TunnelServer:
         self._timer: asyncio.TimerHandle | None = None
 
     def targets(self) -> dict[Target, Peer]:
-        """Registered targets and whose they are."""
+        """Return the registered targets with their owners."""
         return {target: owner.peer for target, owner in self._state.targets().items()}
 
     def owner(self, target: Target) -> ClientConnection | None:
-        """The client that registered a target."""
+        """Return the connection of the client that registered a target; None without one."""
         return self._state.owner(target)
 
     def end_client(self, connection: ClientConnection, reason: str) -> None:
-        """End a client's Register stream; its open sessions live on. Nothing when it is gone."""
+        """End a client's Register stream; its open sessions continue. Does nothing if the client is gone."""
         client = self._clients.get(connection)
         if client is not None:
             client.end(reason)
 
     async def open_session(self, target: Target, *, to: ClientConnection | None = None) -> TunnelStream:
-        """Ask for a session to a target and return its stream. Raises TunnelError, in set-up time at the latest."""
+        """Open a session to a target and return its stream. Raises TunnelError, at the latest after the set-up time."""
         request, effects = self._state.open(target, time.monotonic(), to)
         waiter: asyncio.Future[TunnelStream] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
@@ -146,7 +146,7 @@ class TunnelServer:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                waiter.result().abort("its caller is gone")
+                waiter.result().abort("the caller is gone")
             raise
         finally:
             del self._waiters[request]
@@ -155,29 +155,33 @@ class TunnelServer:
     # -- Register --------------------------------------------------------------------------------
 
     async def register(self, context: Context, register_metadata: metadata.RegisterMetadata) -> None:
-        """Serve a client's Register stream to its end."""
+        """Serve a client's Register stream until it ends."""
         try:
-            connection, effects = self._state.connect(_key(context), register_metadata.peer(_identity(context)))
+            connection, effects = self._state.connect(
+                _key(context), register_metadata.peer(_identity(context))
+            )
         except TunnelError as error:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, str(error))
         client = _Client(connection, register_metadata.half_close)
         self._clients[connection] = client
         self._tokens[client.token] = client
-        self._do(effects)  # before anything is read: what answers must not come before it
+        self._do(effects)  # before any read: a response must not overtake these messages
         reader = asyncio.create_task(self._read(client, context), name="tunnel register")
-        reader.add_done_callback(lambda _: client.end(""))  # however it ended, nobody listens any more
+        reader.add_done_callback(
+            lambda _: client.end("")
+        )  # whatever ended it, the client does not read any more
         call_back(self._on_client, connection, True)
         try:
             await context.send_initial_metadata(metadata.response_metadata(client.token))
             while (raw := await client.outgoing_queue.get()) is not None:
                 await context.write(raw)
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
-            log.debug("register stream broke: %s", error)
+            log.debug("a Register stream broke: %s", error)
         finally:
             reader.cancel()
             self._leave(client)
         if client.end_reason:
-            with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
+            with contextlib.suppress(grpc.aio.InternalError):  # the client is gone
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, client.end_reason)
 
     async def _read(self, client: _Client, context: Context) -> None:
@@ -193,10 +197,10 @@ class TunnelServer:
         except TunnelError as error:
             client.end(str(error))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            client.end("the connection broke")
+            client.end("the connection was lost")
         except Exception:
             log.exception("reading a Register stream failed")
-            client.end("this server failed")
+            client.end("internal error of the tunnel server")
 
     def _leave(self, client: _Client) -> None:
         client.task = None
@@ -214,18 +218,18 @@ class TunnelServer:
     # -- Tunnel ----------------------------------------------------------------------------------
 
     def find_connection(self, context: Context) -> ClientConnection | None:
-        """The connection to which a Tunnel stream belongs."""
+        """Return the connection to which a Tunnel stream belongs; None without one."""
         token = metadata.token_of(context.invocation_metadata() or ())
         client = self._tokens.get(token) if token else None
         if client is None:
             return self._state.connection(_key(context))
-        # On another connection it must be the same client by what its certificate proves, too.
+        # On another connection, the certificate must identify the same client, too.
         if client.connection.key == _key(context) or client.connection.peer.identity == _identity(context):
             return client.connection
         return None
 
     async def tunnel(self, connection: ClientConnection, tag: int, context: Context) -> None:
-        """Serve a client's Tunnel stream to its end."""
+        """Serve a client's Tunnel stream until it ends."""
         client = self._clients[connection]
         try:
             request = self._state.attach(connection, tag)
@@ -239,31 +243,31 @@ class TunnelServer:
         )
         client.streams.add(stream)
         try:
-            # By themselves: a write that is cut short would leave gRPC unable to send them, and with them the end.
+            # Sent separately: a write that is cancelled would keep gRPC from sending them, and the end with them.
             await context.send_initial_metadata(())
             if isinstance(request, ServerRequest):
                 self._deliver(request, stream)
                 await asyncio.wait((stream.over_future,))
             else:
-                assert session is not None, "it was taken before it was accepted"
+                assert session is not None, "a session is taken before it is accepted"
                 served_session, session = session, None
                 await _serve(served_session, stream)
         finally:
             if isinstance(request, ServerRequest):
-                self._fail(request, "the client went away")
+                self._fail(request, "the client disconnected")
             elif session is not None:
                 call_back(session.discard)
             stream.on_client_gone()
             client.streams.discard(stream)
             self._state.detach(connection, tag)
         if stream.abort_reason:
-            with contextlib.suppress(grpc.aio.InternalError):  # nobody is there any more to be told
+            with contextlib.suppress(grpc.aio.InternalError):  # the client is gone
                 await context.abort(grpc.StatusCode.ABORTED, stream.abort_reason)
 
     def _deliver(self, request: ServerRequest, stream: ServerStream) -> None:
         waiter = self._waiters.get(request)
         if waiter is None or waiter.done():
-            stream.abort("its caller is gone")
+            stream.abort("the caller is gone")
         else:
             waiter.set_result(stream)
 
@@ -299,7 +303,7 @@ class TunnelServer:
 
     async def _accept_session(self, client: _Client, effect: AskHandler) -> None:
         handler = self._bridge if effect.bridge else self._handler
-        assert handler is not None, "without a handler only bridges are asked for"
+        assert handler is not None, "without a handler only bridges are requested"
         error = None
         try:
             async with asyncio.timeout(self._limits.set_up_within):
@@ -308,12 +312,12 @@ class TunnelServer:
             error = "the handler did not answer in time"
         except TunnelError as refusal:
             error = str(refusal)
-        except Exception:  # a handler is a stranger's code: its fault must end its session and no more
-            log.exception("the handler failed to take a session to %s", effect.target)
+        except Exception:  # a handler is foreign code: its error must end only its session
+            log.exception("the handler failed on the request for a session to %s", effect.target)
             error = "the handler failed"
         effects = self._state.respond(effect.connection, effect.tag, error)
         if not effects:
-            _discard(client, effect.tag)  # it came too late
+            _discard(client, effect.tag)  # the request was dropped
         self._do(effects)
 
     async def _bridge(self, target: Target) -> AcceptedSession:
@@ -333,16 +337,16 @@ class TunnelServer:
 
 
 def _discard_withdrawn(client: _Client) -> None:
-    """Let go of what was taken, or is being taken, for sessions that are no longer set up."""
+    """Discard accepted sessions, and cancel requests to the handler, that are no longer being set up."""
     for tag in client.accepted_sessions.keys() - client.connection.incoming_requests.keys():
         _discard(client, tag)
-    # Else a client that withdraws what it asked for, again and again, would have any number of them under way.
+    # Otherwise a client that requests and withdraws sessions repeatedly could have any number of them in progress.
     for tag in client.handler_tasks.keys() - client.connection.incoming_requests.keys():
         client.handler_tasks.pop(tag).cancel()
 
 
 def _remove_handler_task(client: _Client, tag: int, task: asyncio.Task[None]) -> None:
-    if client.handler_tasks.get(tag) is task:  # the client may use the tag of a session that it withdrew again
+    if client.handler_tasks.get(tag) is task:  # the client may reuse the tag of a session that it withdrew
         del client.handler_tasks[tag]
 
 
@@ -352,13 +356,13 @@ def _discard(client: _Client, tag: int) -> None:
 
 
 def _guard(may_claim: Callable[[Peer, Target], bool]) -> Callable[[Peer, Target], bool]:
-    """A rule that fails allows nothing."""
+    """Return a rule that denies if `may_claim` raises an exception."""
 
     def rule(peer: Peer, target: Target) -> bool:
         try:
             return may_claim(peer, target)
         except Exception:
-            log.exception("the rule of who may claim %s failed", target)
+            log.exception("checking the claim on target %s failed", target)
             return False
 
     return rule
@@ -369,15 +373,15 @@ async def _serve(session: AcceptedSession, stream: ServerStream) -> None:
         await session.serve(stream)
     except TunnelError as error:
         stream.abort(str(error))
-    except Exception:  # a handler is a stranger's code: its fault must end its session and no more
-        log.exception("the handler of a session to %s failed", stream.target)
+    except Exception:  # a handler is foreign code: its error must end only its session
+        log.exception("the handler failed in a session to %s", stream.target)
         stream.abort("the handler failed")
     else:
         await stream.close()
 
 
 def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers: TunnelServer) -> None:
-    """Let a server serve tunnels: `default` for clients that do not say which version they speak."""
+    """Add the tunnel service to a gRPC server: `default` for clients that do not send their version."""
     by_wire = {tunnel.wire: tunnel for tunnel in (default, *other_servers)}
 
     async def register(_: object, context: Context) -> None:
@@ -389,7 +393,7 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
         if tunnel is None:
             versions = " and ".join(sorted(wire.value for wire in by_wire))
             await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f"this listener speaks version {versions} only"
+                grpc.StatusCode.FAILED_PRECONDITION, f"this listener only supports version {versions}"
             )
         await tunnel.register(context, register_metadata)
 
@@ -399,7 +403,7 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
                 raw = await context.read()
             tag = codec.tag_of(b"" if raw is grpc.aio.EOF else raw)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no tag came")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the tag was not received in time")
         except TunnelError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         for owner in by_wire.values():
@@ -409,7 +413,7 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
                 return
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"no Register stream on this connection, so tag {tag} names nothing: open both on one connection",
+            f"tag {tag} is unknown: this connection has no Register stream. Open both streams on one connection",
         )
 
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -420,12 +424,12 @@ def serve_tunnels(server: grpc.aio.Server, default: TunnelServer, *other_servers
 
 
 def _key(context: Context) -> Hashable:
-    # host:port of the client's end: the same for all streams of one TCP connection, and of no other.
+    # host:port of the client: the same for all streams of one TCP connection, and different for all others.
     return context.peer()
 
 
 def _identity(context: Context) -> tuple[str, ...]:
-    """What the client's certificate proves: its common name and its alternative names."""
+    """Return the names that the client's certificate proves: its common name and its alternative names."""
     proven = context.auth_context()
     names = [*proven.get("x509_common_name", ()), *proven.get("x509_subject_alternative_name", ())]
     return tuple(dict.fromkeys(name.decode(errors="replace") for name in names))

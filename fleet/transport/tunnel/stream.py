@@ -1,7 +1,7 @@
-"""One session of a tunnel: a byte stream over a Tunnel call, with the two ways to end it.
+"""One session of a tunnel: a byte stream over a Tunnel call, and the two ways to end it.
 
-Between peers of our own, `close` ends the sender's direction and the other goes on, as in TCP. With others it ends
-both: what they would receive after it they drop. An end that nobody said is an abort, and both ends are told.
+Between peers of Refloat, `close` ends the sender's direction and the other one continues, as in TCP. With other peers
+it ends both: they drop what they receive after it. Any other end is an abort, and both ends are informed.
 """
 
 from __future__ import annotations
@@ -19,62 +19,65 @@ from typing_extensions import override
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.tunnel import codec
 
-#: Bytes in one message of ours, at most: large ones cost least a byte, a quarter less than of 256 KiB. Every peer takes
-#: this much: gRPC's limit is 4 MiB unless raised.
+#: Maximum bytes in one of our messages: large ones are cheapest, a quarter per byte less than 256 KiB. Every peer
+#: accepts this size: gRPC's limit is 4 MiB unless raised.
 CHUNK = 1024 * 1024
-#: After both ends are finished the server ends the call; a client waits so long for it, seconds. What is still on its
-#: way over a slow line is lost if this is too short.
+#: Seconds for which a client waits until the server ends the call after both ends have finished. If this is too short,
+#: data in flight on a slow connection is lost.
 _END_WITHIN = 30.0
-#: A client that can half-close, and was sent our end, may take so long to send its own, seconds.
+#: Seconds for which the server waits for the end of a client that can half-close, after its own end.
 _LAST_WORD_WITHIN = 5.0
-#: A call's first message has reached the server's program within this, seconds, so that an end cannot overtake it.
+#: Seconds within which a call's first message reaches the server's program, so that its end cannot overtake it.
 _TAG_WITHIN = 0.25
-#: A server cannot tell these from each other: gRPC shows it the end of the call and no more.
-_CLIENT_GONE = "the client went away: it aborted the session, was lost, or sent too large a message"
+#: A server cannot distinguish these: gRPC only shows the end of the call.
+_CLIENT_GONE = (
+    "the client disconnected: it aborted the session, was lost, or sent a message that is too large"
+)
 _SESSION_CLOSED = "the other end has closed the session"
-#: How grpc.aio names a write that met the end of its call, whatever that end was.
+#: grpc.aio's details for a write after the end of its call, whatever ended it.
 _CALL_END_DETAILS = "Internal error from Core"
 
 
 class TunnelAbortedError(TunnelError):
-    """The session ended without the other end having said so; what came before it may not be all."""
+    """The session did not end normally; data may be missing at its end."""
 
 
 class _CallEndedError(TunnelAbortedError):
-    """The other end had ended the call, as it should, when this was sent."""
+    """The other end had already ended the call, normally, before this was sent."""
 
 
 class TunnelStream(ABC):
-    """A session, whichever end has it. One reads and one writes at a time."""
+    """A session at either end. One task may read and one may write at a time."""
 
     def __init__(self, target: Target, tag: int, *, half_close: bool) -> None:
         self.target = target
         self.tag = tag
-        #: The other end goes on sending after we said that we are finished, and takes what we send after it did.
+        #: The other end still sends after our end, and still receives after its own.
         self.half_close = half_close
-        #: The other end is finished, and said so.
+        #: The other end has ended its direction.
         self.is_remote_finished = False
-        #: We are finished, and said so.
+        #: This end has ended its direction.
         self.is_finished = False
         self.end_event = asyncio.Event()
-        #: Done when the call is over, whoever ended it. Not to be awaited alone: that would cancel it for all.
+        #: Done when the call is over, whoever ended it. Do not await it directly: cancellation would cancel it for all.
         loop = asyncio.get_running_loop()
         self.over_future: asyncio.Future[None] = loop.create_future()
         self._now = loop.time
-        #: When the other end last said something, by the loop's clock.
+        #: When the other end last sent something, by the loop's clock.
         self.last_seen_at = loop.time()
-        #: Why it was aborted here; empty when it was not.
+        #: Why this end aborted the session; empty if it did not.
         self.abort_reason = ""
-        #: Hears what of the other end's messages was none of this session's, so that the error goes to it on Register.
+        #: Called with the error for a message of the other end that does not belong here; the error is sent on
+        #: Register.
         self.on_fault: Callable[[str], None] = lambda _: None
         self._rest = memoryview(b"")
         self._read_task: asyncio.Task[memoryview] | None = None
         self._write_lock = asyncio.Lock()
 
-    # -- the bare call, without any care: pumps use these, each from one task of its own ------------
+    # -- direct access to the call: pumps use these, each from one task -----------------------------
 
     async def receive(self) -> memoryview:
-        """The next payload, of any size; empty at the end. What `read` left comes first. Raises TunnelAborted."""
+        """Return the next payload, or the rest of one after `read`; empty at the end. Raises TunnelAbortedError."""
         if self._rest:
             rest, self._rest = self._rest, memoryview(b"")
             return rest
@@ -103,19 +106,19 @@ class TunnelStream(ABC):
 
     @abstractmethod
     async def send(self, message: bytes) -> None:
-        """Send a whole message. Raises TunnelAborted."""
+        """Send a whole message. Raises TunnelAbortedError."""
 
     @abstractmethod
     async def _receive(self) -> bytes:
-        """The next message, as it came. Raises TunnelAborted."""
+        """Return the next raw message. Raises TunnelAbortedError."""
 
     @abstractmethod
     async def _finish(self) -> None:
-        """Both directions have ended."""
+        """Complete the session after both directions have ended."""
 
     @abstractmethod
     async def verdict(self) -> str:
-        """Once the call is over: why it ended badly; empty when it ended well."""
+        """Return, once the call is over, why it failed; empty if it ended normally."""
 
     def _set_over(self) -> None:
         if not self.over_future.done():
@@ -124,7 +127,7 @@ class TunnelStream(ABC):
     # -- the byte stream -------------------------------------------------------------------------
 
     async def read(self, limit: int = -1) -> bytes:
-        """Read what is there, `limit` bytes at most; empty at the end. Raises TunnelAborted."""
+        """Return available bytes, at most `limit`; empty at the end. Raises TunnelAbortedError."""
         if not self._rest:
             self._rest = await self._next()
         chunk = self._rest if limit < 0 else self._rest[:limit]
@@ -132,9 +135,9 @@ class TunnelStream(ABC):
         return bytes(chunk)
 
     async def _next(self) -> memoryview:
-        # The read below must not be cancelled: that would end the whole call. So it has a task of its own.
+        # Cancelling the read would end the whole call, so it has a task of its own.
         if self.end_event.is_set():
-            raise TunnelAbortedError(self.abort_reason or "the session is closed")
+            raise TunnelAbortedError(self.abort_reason or "the session was closed")
         if self._read_task is None:
             self._read_task = asyncio.create_task(self._payload())
             self._read_task.add_done_callback(_forget)
@@ -144,28 +147,28 @@ class TunnelStream(ABC):
         finally:
             end_task.cancel()
         if not self._read_task.done():
-            raise TunnelAbortedError(self.abort_reason or "the session is closed")
+            raise TunnelAbortedError(self.abort_reason or "the session was closed")
         read_task, self._read_task = self._read_task, None
         return read_task.result()
 
     async def write(self, payload: bytes | memoryview) -> None:
-        """Send, and wait until gRPC took it. Raises TunnelAborted; TunnelError once `write_eof` was called."""
+        """Send, and wait until gRPC has accepted it. Raises TunnelAbortedError; TunnelError after `write_eof`."""
         view = memoryview(payload)
         async with self._write_lock:
             for start in range(0, len(view), CHUNK):
                 if self.is_finished:
-                    raise TunnelError("this end is finished already")
+                    raise TunnelError("this end has already finished sending")
                 await self.send(codec.data_message(view[start : start + CHUNK]))
 
     async def write_eof(self) -> None:
-        """Say that nothing more comes from here; with a peer of other make this ends its sending, too."""
+        """End this direction; with peers other than Refloat's this ends both."""
         async with self._write_lock:
             if not self.is_finished:
                 self.is_finished = True
                 await self._send_end()
 
     async def close(self) -> None:
-        """End both directions in an orderly way."""
+        """End both directions normally."""
         with contextlib.suppress(TunnelError):
             await self.write_eof()
         self.end_event.set()
@@ -173,18 +176,18 @@ class TunnelStream(ABC):
 
     @abstractmethod
     async def settle(self) -> None:
-        """Before an abort of a session that was just opened: see to it that the other end knows which one it is."""
+        """Before aborting a session that was just opened, make sure that the other end received its tag."""
 
     @abstractmethod
     def abort(self, reason: str) -> None:
-        """End both directions at once, and tell the other end that it is not the orderly way."""
+        """End both directions at once, and inform the other end."""
 
     async def _send_end(self) -> None:
         await self.send(codec.CLOSE)
 
 
 class ClientStream(TunnelStream):
-    """A session as the client has it: it opens the call, and the server ends it."""
+    """A session at the client, which opens the call; the server ends it."""
 
     def __init__(self, call: Any, target: Target, tag: int, *, half_close: bool) -> None:
         super().__init__(target, tag, half_close=half_close)
@@ -194,12 +197,12 @@ class ClientStream(TunnelStream):
 
     @property
     def is_unacknowledged(self) -> bool:
-        """Whether the server said nothing yet: it may not know the tag."""
+        """Return whether the server has not sent anything yet: it may not know the tag."""
         return self.last_seen_at == self._opened_at
 
     @property
     def age(self) -> float:
-        """Seconds since it was opened."""
+        """Seconds since the session was opened."""
         return self._now() - self._opened_at
 
     @override
@@ -207,7 +210,7 @@ class ClientStream(TunnelStream):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            # Of a write that met the end gRPC keeps no status: a server that was finished is taken at its word.
+            # gRPC has no status for a write after the end: if the server has finished, the end was normal.
             is_call_end = self.is_remote_finished and _is_call_end(error.code(), error.details())
             kind = _CallEndedError if is_call_end else TunnelAbortedError
             raise kind(end_reason(error.code(), error.details())) from None
@@ -228,7 +231,7 @@ class ClientStream(TunnelStream):
             self._raise_if_aborted()
             raise
         if raw is grpc.aio.EOF:
-            # Trailers that say OK are an end as good as a close: a server's close may lose the race against them.
+            # Status OK is as good as a close: a server's close may arrive after the trailers.
             self.is_remote_finished = True
             return b""
         assert isinstance(raw, bytes)
@@ -236,7 +239,7 @@ class ClientStream(TunnelStream):
 
     @override
     async def _send_end(self) -> None:
-        # A call that has ended needs no end from here.
+        # A call that has ended needs no end from this side.
         with contextlib.suppress(_CallEndedError):
             await super()._send_end()
             if self.half_close:
@@ -244,9 +247,10 @@ class ClientStream(TunnelStream):
 
     @override
     async def _finish(self) -> None:
-        """Wait for the server to end the call, as it must; one that does not is cancelled."""
+        """Wait until the server ends the call, as it must; cancel it otherwise."""
         if not self._call.done():
-            # gRPC holds the end back until everything before it was read. After the other's close nothing is.
+            # gRPC delivers the end only after all earlier messages were read. After the other end's close there are
+            # none.
             unread = not self.is_remote_finished
             drain_task = asyncio.create_task(self._drain()) if unread else None
             try:
@@ -260,7 +264,7 @@ class ClientStream(TunnelStream):
 
     @override
     async def settle(self) -> None:
-        """A call that is cancelled at once may reach the server without its tag, whose caller would wait in vain."""
+        """Wait until the tag was sent: a call cancelled earlier may reach the server without it."""
         if self.is_unacknowledged:
             await asyncio.wait((self.over_future,), timeout=self._opened_at + _TAG_WITHIN - self._now())
 
@@ -278,9 +282,9 @@ class ClientStream(TunnelStream):
         self._call.cancel()
 
     def _raise_if_aborted(self) -> None:
-        """A call that was cancelled by us raises CancelledError in tasks that nobody cancels. Raises TunnelAborted."""
+        """Raise TunnelAbortedError for a CancelledError that comes from cancelling the call, not the task."""
         if not is_cancelled():
-            raise TunnelAbortedError(self.abort_reason or "the session was aborted here") from None
+            raise TunnelAbortedError(self.abort_reason or "this end aborted the session") from None
 
     @override
     async def verdict(self) -> str:
@@ -291,7 +295,7 @@ class ClientStream(TunnelStream):
 
 
 class ServerStream(TunnelStream):
-    """A session as the server has it: the call lasts until `over` is told."""
+    """A session at the server: the call lasts until `over_future` is done."""
 
     def __init__(
         self, context: grpc.aio.ServicerContext[Any, Any], target: Target, tag: int, *, half_close: bool
@@ -313,7 +317,7 @@ class ServerStream(TunnelStream):
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             raise TunnelAbortedError(self.abort_reason or _CLIENT_GONE) from None
         if raw is grpc.aio.EOF:
-            # A client that was killed looks like one that is finished, but for the close it did not send.
+            # A client that was killed looks like one that has finished, except that it sent no close.
             raise TunnelAbortedError(self.abort_reason or _CLIENT_GONE)
         assert isinstance(raw, bytes)
         return raw
@@ -322,15 +326,17 @@ class ServerStream(TunnelStream):
     async def _finish(self) -> None:
         """Let a client that can half-close end its direction first.
 
-        gRPC drops what a client has not read yet once a write of it meets the end of its call: an answer, most of all
-        the short answer to a client that has nothing to send. Data in the place of that end is refused at once.
+        gRPC drops what a client has not read yet if the client writes after the end of its call: a response, especially
+        a short one to a client that has nothing to send. If data comes instead of that end, the call ends at once.
         """
         if self.half_close and not self.is_remote_finished and not self.over_future.done():
             if self._read_task is None:
                 self._read_task = asyncio.create_task(self._payload())
                 self._read_task.add_done_callback(_forget)
             await asyncio.wait(
-                (self._read_task, self.over_future), timeout=_LAST_WORD_WITHIN, return_when=asyncio.FIRST_COMPLETED
+                (self._read_task, self.over_future),
+                timeout=_LAST_WORD_WITHIN,
+                return_when=asyncio.FIRST_COMPLETED,
             )
         self._set_over()
 
@@ -347,10 +353,10 @@ class ServerStream(TunnelStream):
 
     @override
     async def settle(self) -> None:
-        """Its client knows: it opened the call."""
+        """Do nothing: the client opened the call, so it knows the tag."""
 
     def on_client_gone(self) -> None:
-        """Its call has ended, whether or not this end was ready for it."""
+        """Abort the session, because its call has ended."""
         self.abort(_CLIENT_GONE)
 
 
@@ -359,18 +365,18 @@ def _is_call_end(code: grpc.StatusCode, details: str | None) -> bool:
 
 
 def end_reason(code: grpc.StatusCode, details: str | None) -> str:
-    """Why a call ended, in words; gRPC keeps no status of a call whose end was met by a write."""
+    """Return why a call ended, as text; gRPC has no status for a call whose end came before a write."""
     if _is_call_end(code, details):
-        return f"{_SESSION_CLOSED}, while more was sent to it"
+        return f"{_SESSION_CLOSED} while data was being sent to it"
     return details or code.name
 
 
 def is_cancelled() -> bool:
-    """Whether the task that asks is being cancelled."""
+    """Return whether the current task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _forget(task: asyncio.Task[memoryview]) -> None:
     if not task.cancelled():
-        task.exception()  # it was nobody's any more
+        task.exception()  # retrieve the exception: the task has no reader any more

@@ -15,8 +15,8 @@ def test_labels_are_told_apart() -> None:
 
 
 def test_labels_are_in_the_docs() -> None:
-    """docs/nodes.md names all of them."""
-    text = (ROOT / "docs" / "nodes.md").read_text(encoding="utf-8")
+    """docs/reference/wire.md names all of them."""
+    text = (ROOT / "docs" / "reference" / "wire.md").read_text(encoding="utf-8")
     assert [label for label in _LABELS.values() if f"`{label}`" not in text] == []
 
 

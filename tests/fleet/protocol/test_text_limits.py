@@ -17,10 +17,10 @@ def test_text_of_people_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a" * 257, "name has more than 256 characters"),
-        ("agent\n1", "name has characters that cannot be printed"),
-        ("agent\x1b[2J", "name has characters that cannot be printed"),
-        ("agent-\u202e1", "name has characters that cannot be printed"),
+        ("a" * 257, "name is longer than 256 characters"),
+        ("agent\n1", "name contains unprintable characters"),
+        ("agent\x1b[2J", "name contains unprintable characters"),
+        ("agent-\u202e1", "name contains unprintable characters"),
     ],
 )
 def test_text_that_cannot_be_shown_is_refused(text: str, why: str) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from fleet.transport import admin
 from fleet.transport.admin import (
-    RevisionConflict,
     NetworkingConfigAdmin,
     NotAllowedError,
     RejectedError,
+    RevisionConflict,
     TunnelAdmin,
     UnreachableError,
 )

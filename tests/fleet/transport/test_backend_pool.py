@@ -12,7 +12,7 @@ import uvloop
 from fleet.nodes.local.forward_names import ForwardMode
 from fleet.nodes.local.forwards import Forward
 from fleet.transport import backend as backend_module
-from fleet.transport.backend import Backend, BackendUnavailableError, BackendTimeoutError
+from fleet.transport.backend import Backend, BackendTimeoutError, BackendUnavailableError
 from fleet.transport.backend_pool import NotSentError, Pool, is_lost
 from fleet.wire import types_pb2
 from tests.fakes.forwarded import forwarded

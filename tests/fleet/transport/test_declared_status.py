@@ -21,7 +21,11 @@ def test_drained_until_taken_back() -> None:
     assert (standing.drain_declaration.reason, standing.drain_declaration.at) == ("disk", 7.0)
     standing.undrain()
     standing.undrain()
-    assert heard == [InstanceStatus(draining_reason="kernel"), InstanceStatus(draining_reason="disk"), EMPTY_STATUS]
+    assert heard == [
+        InstanceStatus(draining_reason="kernel"),
+        InstanceStatus(draining_reason="disk"),
+        EMPTY_STATUS,
+    ]
 
 
 def test_no_reason_given() -> None:
@@ -29,7 +33,7 @@ def test_no_reason_given() -> None:
     standing = DeclaredStatus()
     standing.drain("")
     standing.degrade("")
-    assert standing.status == InstanceStatus("an operator said so", "an operator said so")
+    assert standing.status == InstanceStatus("no reason given", "no reason given")
 
 
 async def test_degraded_expires() -> None:
@@ -45,7 +49,11 @@ async def test_degraded_expires() -> None:
         return standing.status == EMPTY_STATUS
 
     await eventually(over)
-    assert heard == [InstanceStatus(degraded_reason="busy"), InstanceStatus(degraded_reason="very busy"), EMPTY_STATUS]
+    assert heard == [
+        InstanceStatus(degraded_reason="busy"),
+        InstanceStatus(degraded_reason="very busy"),
+        EMPTY_STATUS,
+    ]
 
 
 async def test_degraded_restored_by_hand_is_not_restored_again() -> None:

@@ -9,11 +9,17 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from fleet.protocol.destination.health import Health, ProbeOutcome, RequestOutcome, HealthReason, HealthSettings
+from fleet.protocol.destination.health import (
+    Health,
+    HealthReason,
+    HealthSettings,
+    ProbeOutcome,
+    RequestOutcome,
+)
 from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
 from fleet.protocol.destination.picker import PickReason
 from fleet.protocol.destination.probe_schedule import Settings as Probing
-from fleet.transport.destinations import ProbeResponse, VerdictChange, Destinations, Pool, log_change
+from fleet.transport.destinations import Destinations, Pool, ProbeResponse, VerdictChange, log_change
 from tests.fakes.waiting import eventually
 
 #: Nobody waits long in tests.
@@ -324,7 +330,7 @@ async def test_change_is_said_on_the_log(
     caplog.set_level(logging.INFO)
     destinations.drain("a", "kernel update")
     log_change(peers.changes[-1])
-    assert "destination a drains: kernel update" in caplog.text
+    assert "destination a is draining: kernel update" in caplog.text
     destinations.undrain("a")
     log_change(peers.changes[-1])
     assert "destination a takes new requests again" in caplog.text

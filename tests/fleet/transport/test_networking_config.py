@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.protocol.networking.config import NetworkingConfig, Origin, NetworkingResource, Strategy
+from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, Origin, Strategy
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 

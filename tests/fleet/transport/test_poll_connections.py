@@ -79,7 +79,9 @@ async def test_server_with_the_certificate_of_another_role(
     connections = Connections(ours)
     try:
         if certificate == role:
-            assert (await check_health(connections.channel(address, role), timeout=60)).serving_status is not None
+            assert (
+                await check_health(connections.channel(address, role), timeout=60)
+            ).serving_status is not None
             return
         for channel in (connections.channel(address, role), connections.reader(address, role)):
             with pytest.raises(SourceError, match="unavailable"):

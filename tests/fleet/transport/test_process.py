@@ -19,7 +19,13 @@ def test_listeners_hear_each_change_once() -> None:
     process.record_success("auth", 2.0)
     process.record_success("auth", 4.0)
     process.record_success("auth", 4.1)
-    assert heard == [ComponentState.STARTING, ComponentState.OK, ComponentState.DEGRADED, ComponentState.RECOVERING, ComponentState.OK]
+    assert heard == [
+        ComponentState.STARTING,
+        ComponentState.OK,
+        ComponentState.DEGRADED,
+        ComponentState.RECOVERING,
+        ComponentState.OK,
+    ]
 
 
 def test_leaving_is_not_undone() -> None:

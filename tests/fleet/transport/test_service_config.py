@@ -54,4 +54,4 @@ def test_answer_that_cannot_be_read() -> None:
     """It is as no answer, with why."""
     found = service_config.read(b"\x0a\xff", [(service_config.AUTH_ID_METADATA, "a")])
     assert (found.config, found.auth_id) == (None, "a")
-    assert "ends too early" in found.problem
+    assert "is truncated" in found.problem

@@ -9,10 +9,10 @@ from fleet.protocol.destination.health import (
     RECOMMENDED_SETTINGS,
     Destination,
     Health,
-    ProbeOutcome,
-    RequestOutcome,
     HealthReason,
     HealthSettings,
+    ProbeOutcome,
+    RequestOutcome,
 )
 
 PROBES = {"S": ProbeOutcome.SUCCESS, "D": ProbeOutcome.DEGRADED, "F": ProbeOutcome.FAILURE}
@@ -96,7 +96,11 @@ def test_verdict_names_the_reason_and_the_time() -> None:
     for at, probe in enumerate("SFF", start=2):
         destination.record_probe(PROBES[probe], float(at))
     verdict = destination.verdict(100.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.FAILURES_IN_WINDOW, 4.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (
+        Health.DEGRADED,
+        HealthReason.FAILURES_IN_WINDOW,
+        4.0,
+    )
 
 
 def test_declared_degraded_expires_and_is_withdrawn() -> None:
@@ -141,7 +145,11 @@ def test_proxied_degraded_read_literally_moves_the_diagram_only() -> None:
     destination.record_probe(ProbeOutcome.SUCCESS, 2.0)
     destination.record_request(RequestOutcome.DEGRADED, 3.0)
     verdict = destination.verdict(1_000.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.PROXIED_DEGRADED, 3.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (
+        Health.DEGRADED,
+        HealthReason.PROXIED_DEGRADED,
+        3.0,
+    )
     assert verdict.passive.health is Health.UNKNOWN
 
 
@@ -228,7 +236,9 @@ def test_proxied_failures_of_a_gray_destination_never_make_it_unhealthy() -> Non
     destination = Destination(0.0)
     destination.record_probe(ProbeOutcome.SUCCESS, 0.0)
     for number in range(2_000):
-        destination.record_request(RequestOutcome.FAILURE if number % 2 else RequestOutcome.SUCCESS, number / 10)
+        destination.record_request(
+            RequestOutcome.FAILURE if number % 2 else RequestOutcome.SUCCESS, number / 10
+        )
         assert destination.verdict(number / 10).health in (Health.HEALTHY, Health.DEGRADED)
     verdict = destination.verdict(199.9)
     assert (verdict.health, verdict.at) == (Health.DEGRADED, 0.9)
@@ -293,7 +303,7 @@ def test_reset_forgets_what_was_seen() -> None:
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     """One clear error instead of a destination that never changes."""
-    with pytest.raises(ValueError, match=r"at least 1|above 0"):
+    with pytest.raises(ValueError, match=r"at least 1|above 0|must not be below"):
         replace(RECOMMENDED_SETTINGS, **wrong)  # type: ignore[arg-type]
 
 
@@ -333,7 +343,11 @@ def test_proxied_failures_are_over_sooner_when_probes_succeed_in_a_row() -> None
     assert destination.verdict(12.0).health is Health.UNHEALTHY
     destination.record_probe(ProbeOutcome.SUCCESS, 13.0)
     verdict = destination.verdict(13.0)
-    assert (verdict.health, verdict.reason, verdict.at) == (Health.DEGRADED, HealthReason.SUCCESSES_IN_A_ROW, 13.0)
+    assert (verdict.health, verdict.reason, verdict.at) == (
+        Health.DEGRADED,
+        HealthReason.SUCCESSES_IN_A_ROW,
+        13.0,
+    )
     for _ in range(9):  # It is Degraded already: ten are enough.
         destination.record_request(RequestOutcome.FAILURE, 14.0)
     assert destination.verdict(14.0).health is Health.DEGRADED

@@ -8,7 +8,14 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fleet.protocol.destination.health import Destination, Health, ProbeOutcome, RequestOutcome, HealthReason, HealthSettings
+from fleet.protocol.destination.health import (
+    Destination,
+    Health,
+    HealthReason,
+    HealthSettings,
+    ProbeOutcome,
+    RequestOutcome,
+)
 
 #: The diagram of the proposal: state, what happened, next state, why. Nothing else moves; the first row counts.
 TABLE = [
@@ -241,7 +248,9 @@ class Observed(RuleBasedStateMachine):
 
     @rule(
         outcomes=st.lists(
-            st.sampled_from([ProbeOutcome.SUCCESS, ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE]), min_size=2, max_size=8
+            st.sampled_from([ProbeOutcome.SUCCESS, ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE]),
+            min_size=2,
+            max_size=8,
         )
     )
     def probe_flaps(self, outcomes: list[ProbeOutcome]) -> None:
@@ -249,7 +258,9 @@ class Observed(RuleBasedStateMachine):
             self.probe(outcome, 1)
             self.all_is_as_the_model_says()
 
-    @rule(result=st.sampled_from(RequestOutcome), count=st.integers(1, 5), apart=st.sampled_from([0, 1, 5, 10]))
+    @rule(
+        result=st.sampled_from(RequestOutcome), count=st.integers(1, 5), apart=st.sampled_from([0, 1, 5, 10])
+    )
     def proxied(self, result: RequestOutcome, count: int, apart: int) -> None:
         for _ in range(count):
             self.now += apart
@@ -295,9 +306,13 @@ class Observed(RuleBasedStateMachine):
     @invariant()
     def all_is_as_the_model_says(self) -> None:
         verdict, now = self.destination.verdict(self.now), self.now
-        declared = ("degraded", HealthReason.DECLARED, self.declared[0]) if now < self.declared[1] else _NOTHING
+        declared = (
+            ("degraded", HealthReason.DECLARED, self.declared[0]) if now < self.declared[1] else _NOTHING
+        )
         said = [self.diagram.said, self.requests.said(now), declared]
-        for signal, expected in zip((verdict.active, verdict.passive, verdict.declaration), said, strict=True):
+        for signal, expected in zip(
+            (verdict.active, verdict.passive, verdict.declaration), said, strict=True
+        ):
             assert (signal.health.value, signal.reason) == expected[:2]
             assert signal.at == expected[2] or expected is _NOTHING
         order = ["unknown", "healthy", "degraded", "unhealthy"]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.protocol.destination.instance_status import (
-    LONGEST_REASON,
     EMPTY_STATUS,
+    LONGEST_REASON,
     InstanceStatus,
     headers,
     is_reason,
@@ -50,4 +50,6 @@ def test_several_answers_of_an_instance() -> None:
     """The first answer that says something counts; without an answer there is nothing to join."""
     assert merge_reports([]) is None
     assert merge_reports([InstanceStatus()]) == InstanceStatus()
-    assert merge_reports([InstanceStatus(draining_reason="update"), InstanceStatus("busy", "later")]) == InstanceStatus("busy", "update")
+    assert merge_reports(
+        [InstanceStatus(draining_reason="update"), InstanceStatus("busy", "later")]
+    ) == InstanceStatus("busy", "update")

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.protocol.destination.health import Health
-from fleet.protocol.destination.picker import DEFAULTS, Candidate, Pick, Picker, Settings, PickReason, with_headroom
+from fleet.protocol.destination.picker import (
+    DEFAULTS,
+    Candidate,
+    Pick,
+    Picker,
+    PickReason,
+    Settings,
+    with_headroom,
+)
 
 #: No guard that would ever be reached.
 UNGUARDED = replace(DEFAULTS, guard=1_000.0)
@@ -176,7 +184,7 @@ def test_nobody_there_is_nobody_picked() -> None:
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     """A guard below the fair share would leave requests to nobody."""
-    with pytest.raises(ValueError, match=r"at least 1|above 0|usable"):
+    with pytest.raises(ValueError, match=r"at least 1|above 0|must be Healthy"):
         replace(DEFAULTS, **wrong)  # type: ignore[arg-type]
 
 
@@ -219,7 +227,7 @@ candidates = st.builds(
     name=st.uuids().map(str),
     health=st.sampled_from(Health),
     weight=st.sampled_from([0.1, 1.0, 2.5, 100.0]),
-    draining=st.booleans(),
+    is_draining=st.booleans(),
     healthy_since=st.none() | st.floats(-100, 100),
     succeeded_at=st.none() | st.integers(0, 3).map(float),
     degraded_weight=st.sampled_from([None, 0.2, 1.0]),

@@ -12,8 +12,8 @@ from fleet.protocol.networking.config import (
     FieldKind,
     NetworkingConfig,
     NetworkingConfigError,
-    Origin,
     NetworkingResource,
+    Origin,
 )
 
 PEERING = NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=2)
@@ -46,7 +46,9 @@ def test_defaults_are_upstreams() -> None:
     assert rules.with_defaults(replace(PEERING, keep_alive_interval=7.0)).keep_alive_interval == 7.0
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}])
+@pytest.mark.parametrize(
+    "field", [field for field in FIELDS if field.kind in {FieldKind.DURATION, FieldKind.INTEGER}]
+)
 def test_numbers_out_of_range(field: rules.ConfigField) -> None:
     """Below, above and negative are refused by name; the ends and 0 are taken."""
     base = PEERING if field.name == "agent_connection_count" else NetworkingConfig()
@@ -149,10 +151,10 @@ def test_changed_by_key() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "said"),
     [
-        ("keepalive", "1s", "no such field"),
+        ("keepalive", "1s", "is not a field"),
         ("keep_alive_interval", "5", "not a duration"),
         ("keep_alive_count_max", "3.5", "not a whole number"),
-        ("graceful_tunnel_closing", "yes", "neither true nor false"),
+        ("graceful_tunnel_closing", "yes", "is not a switch"),
     ],
 )
 def test_changed_to_what_is_none(key: str, text: str, said: str) -> None:

@@ -75,7 +75,9 @@ _VALUES = {
 @given(
     st.fixed_dictionaries(
         {
-            field.name: st.sampled_from(field.choices) if field.kind is FieldKind.CHOICE else _VALUES[field.kind]
+            field.name: st.sampled_from(field.choices)
+            if field.kind is FieldKind.CHOICE
+            else _VALUES[field.kind]
             for field in FIELDS
         }
     ),
@@ -93,9 +95,12 @@ def test_documents_round_trip(values: dict[str, object], labels: dict[str, str])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("spec: {keep_alive: 1s}", "spec.keep_alive: no such key"),
-        ("speck: {}", "speck: no such key"),
-        ("spec: {tunnel_strategy: {type: agent_mesh, count: 1}}", "spec.tunnel_strategy.count: no such key"),
+        ("spec: {keep_alive: 1s}", "spec.keep_alive: is not a known key"),
+        ("speck: {}", "speck: is not a known key"),
+        (
+            "spec: {tunnel_strategy: {type: agent_mesh, count: 1}}",
+            "spec.tunnel_strategy.count: is not a known key",
+        ),
         ("spec: {tunnel_strategy: {agent_connection_count: 1}}", "tunnel_strategy.type: is missing"),
         ("spec: {keep_alive_interval: 5}", "keep_alive_interval: 5 is not a duration"),
         ("spec: {keep_alive_interval: 1:30}", "keep_alive_interval: 90 is not a duration"),
@@ -106,16 +111,16 @@ def test_documents_round_trip(values: dict[str, object], labels: dict[str, str])
         ("spec: {idle_timeout_message: 1}", "idle_timeout_message: 1 is not text"),
         ("spec: [1]", "spec: is not a mapping"),
         ("[]", "the document: is not a mapping"),
-        ("kind: role", "kind: 'role' is not 'cluster_networking_config'"),
-        ("version: v3", "version: 'v3' is not 'v2'"),
-        ("metadata: {name: x}", "metadata.name: there is only 'cluster-networking-config'"),
-        ("metadata: {labels: {a: 1}}", "metadata.labels: labels are text"),
-        ("metadata: {revision: 1}", "metadata.revision: is text"),
+        ("kind: role", "kind: 'role' is not supported. Use 'cluster_networking_config'"),
+        ("version: v3", "version: 'v3' is not supported. Use 'v2'"),
+        ("metadata: {name: x}", "metadata.name: must be 'cluster-networking-config'"),
+        ("metadata: {labels: {a: 1}}", "metadata.labels: keys and values must be text"),
+        ("metadata: {revision: 1}", "metadata.revision: must be text"),
         (
             "spec:\n  ssh_dial_timeout: 1s\n  ssh_dial_timeout: 2s\n",
-            "line 3: 'ssh_dial_timeout' stands twice",
+            "line 3: the key 'ssh_dial_timeout' occurs twice",
         ),
-        ("spec: {1: 2}", "1 is not a word"),
+        ("spec: {1: 2}", "1 is not text"),
         ("spec: {", "YAML: line 1"),
         ("a: 2026-13-40", "YAML: month"),
         ("a: !!python/object:os.system {}", "could not determine a constructor"),
@@ -147,4 +152,4 @@ def test_nothing_said_is_the_default() -> None:
 
 def test_document_of_megabytes() -> None:
     """It is refused before it is read, which would take a web process half a minute."""
-    assert "more than 65536 characters" in complaints("spec: {" + "a: 1, " * 100_000 + "}")
+    assert "longer than 65536 characters" in complaints("spec: {" + "a: 1, " * 100_000 + "}")

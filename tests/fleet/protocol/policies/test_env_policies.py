@@ -66,7 +66,7 @@ def test_empty_and_unprintable_are_refused(policy: env_policies.EnvPolicy) -> No
 
 def test_only_known_names() -> None:
     """PATH cannot be set from afar, nor a policy of the other role."""
-    with pytest.raises(PolicyError, match="no policy that can be set"):
+    with pytest.raises(PolicyError, match="not a policy that can be set"):
         env_policies.clean("PATH", "x")
     kept, wrong = env_policies.check(
         "auth", {"LD_PRELOAD": "x", PROXY_TTL_VARIABLE: "1m", AUTH_TTL_VARIABLE: "1m"}

@@ -8,7 +8,12 @@ import pytest
 
 from fleet.protocol.destination.instance_status import HEALTH_SERVICES
 from fleet.protocol.policies import policy_json
-from fleet.protocol.recovery.service_config import RFD_VARIABLE, UPSTREAM_VARIABLE, PickHealthyMode, ServiceConfig
+from fleet.protocol.recovery.service_config import (
+    RFD_VARIABLE,
+    UPSTREAM_VARIABLE,
+    PickHealthyMode,
+    ServiceConfig,
+)
 
 _GOOD = """{"grpc_client_lb_policy": {
   "loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect",}}],
@@ -36,21 +41,21 @@ def _mode(mode: object) -> dict[str, object]:
     [
         ("{", "is not JSON"),
         ("[]", "is not a JSON object"),
-        ("{}", "has no 'grpc_client_lb_policy'"),
+        ("{}", "has no top-level key 'grpc_client_lb_policy'"),
         (_rfd(1), "grpc_client_lb_policy: is not a JSON object"),
         (_rfd({}), "loadBalancingConfig: is missing"),
-        (_rfd({"loadBalancingConfig": []}), "is not a list with a policy"),
-        (_rfd({"loadBalancingConfig": [{}]}), "loadBalancingConfig[0]: is not an object with one policy"),
+        (_rfd({"loadBalancingConfig": []}), "must be a list with at least one policy"),
+        (_rfd({"loadBalancingConfig": [{}]}), "loadBalancingConfig[0]: must be an object with exactly one policy"),
         (_rfd({"loadBalancingConfig": [{"round_robin": {}}]}), "loadBalancingConfig[0].round_robin"),
         (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": 1}]}), "is not a JSON object"),
-        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": {"mdoe": "reconnect"}}]}), ".mdoe: there is no such"),
-        (_rfd(_mode("recconect")), '.mode: "recconect" is neither'),
-        (_rfd(_mode(None)), ".mode: null is neither"),
-        (_rfd({**_mode("reconnect"), "healthCheck": {}}), "healthCheck: there is no such field"),
+        (_rfd({"loadBalancingConfig": [{"teleport_pick_healthy": {"mdoe": "reconnect"}}]}), ".mdoe: is not a field"),
+        (_rfd(_mode("recconect")), '.mode: "recconect" is not a mode'),
+        (_rfd(_mode(None)), ".mode: null is not a mode"),
+        (_rfd({**_mode("reconnect"), "healthCheck": {}}), "healthCheck: is not a field"),
         (_rfd({**_mode("reconnect"), "healthCheckConfig": 1}), "healthCheckConfig: is not a JSON object"),
         (_rfd({**_mode("reconnect"), "healthCheckConfig": {"serviceName": 1}}), "serviceName: is not a string"),
         (_rfd({**_mode("reconnect"), "healthCheckConfig": {"name": ""}}), "healthCheckConfig.name"),
-        (" " * 20_000, "more than"),
+        (" " * 20_000, "longer than"),
     ],
 )  # fmt: skip
 def test_wrong_says_where(text: str, says: str) -> None:
@@ -66,7 +71,7 @@ def test_preview_of_both_dialects() -> None:
     assert teleport.config == config
     assert '"reconnect"' in rfd.document
     assert '"MODE_RECONNECT"' in teleport.document
-    assert "leaves a sick auth for another one by itself" in rfd.sentence
+    assert "leaves an unhealthy auth for another one on its own" in rfd.sentence
     for told, name in ((rfd, RFD_VARIABLE), (teleport, UPSTREAM_VARIABLE)):
         assert policy_json.problems(name, told.document) == ()
 
@@ -75,8 +80,8 @@ def test_preview_of_both_dialects() -> None:
     ("config", "says"),
     [
         (ServiceConfig(), "keeps its connection"),
-        (ServiceConfig(PickHealthyMode.PICK_FIRST, ""), "keeps its connection while it lives; "),
-        (ServiceConfig(PickHealthyMode.RECONNECT, None), "not told to ask about health"),
+        (ServiceConfig(PickHealthyMode.PICK_FIRST, ""), "keeps its connection until it breaks; "),
+        (ServiceConfig(PickHealthyMode.RECONNECT, None), "has no health check"),
         (ServiceConfig(PickHealthyMode.RECONNECT, "x"), "of service 'x'"),
     ],
 )
@@ -97,10 +102,13 @@ def test_health_check_in_pick_first_is_called_without_effect() -> None:
     """No agent fails calls or leaves: ours do not watch, Teleport's watch and go on."""
     config = ServiceConfig(PickHealthyMode.PICK_FIRST, "")
     rfd, teleport = policy_json.preview(config)
-    assert "the health check has no effect in mode pick_first, and it stays with a sick auth" in rfd.sentence
-    assert "sends its calls to a sick auth all the same" in teleport.sentence
+    assert (
+        "the health check has no effect in mode pick_first, so the agent stays with an unhealthy auth"
+        in rfd.sentence
+    )
+    assert "still sends its calls to an unhealthy auth" in teleport.sentence
     assert policy_json.warnings(config) == (
-        "In mode pick_first the health check has no effect: agents stay with a sick auth.",
+        "In mode pick_first the health check has no effect: agents stay with an unhealthy auth.",
     )
 
 

@@ -24,7 +24,13 @@ def test_first_connection_keeps_the_order_that_was_given() -> None:
 def test_two_addresses_take_turns() -> None:
     """No second try leads back to the address that was just left."""
     order = AddressOrder([A, B])
-    assert [order.first_order()[0], *(order.next_order(Random(1).shuffle)[0] for _ in range(4))] == [A, B, A, B, A]
+    assert [order.first_order()[0], *(order.next_order(Random(1).shuffle)[0] for _ in range(4))] == [
+        A,
+        B,
+        A,
+        B,
+        A,
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))

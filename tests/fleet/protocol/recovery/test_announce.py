@@ -85,7 +85,15 @@ def test_process_state(components: list[Component], state: ComponentState, code:
 
 def test_state_numbers_are_those_of_the_metric() -> None:
     """`process_state` is read by people's alerts: 0 ok, 1 recovering, 2 degraded, 3 starting."""
-    assert [state.value for state in (ComponentState.OK, ComponentState.RECOVERING, ComponentState.DEGRADED, ComponentState.STARTING)] == [
+    assert [
+        state.value
+        for state in (
+            ComponentState.OK,
+            ComponentState.RECOVERING,
+            ComponentState.DEGRADED,
+            ComponentState.STARTING,
+        )
+    ] == [
         0,
         1,
         2,

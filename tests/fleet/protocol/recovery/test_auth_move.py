@@ -23,10 +23,10 @@ def test_only_an_agent_of_that_auth_leaves_it(connected_to: str, leave: str, els
         (Trial("b"), "a", ""),
         (Trial("b"), "", ""),
         (Trial(""), "a", ""),
-        (Trial("a"), "a", "led back"),
-        (Trial("b", is_draining=True), "a", "auth b takes no new connections"),
-        (Trial("", is_draining=True), "a", "auth there takes no new connections"),
-        (Trial("a", is_draining=True), "a", "led back"),
+        (Trial("a"), "a", "the connection reached the auth"),
+        (Trial("b", is_draining=True), "a", "auth b is draining and takes no new connections"),
+        (Trial("", is_draining=True), "a", "auth (unknown) is draining and takes no new connections"),
+        (Trial("a", is_draining=True), "a", "the connection reached the auth"),
         (Trial("b", problem="auth b did not take a heartbeat: no backend"), "a", "no backend"),
         (Trial(problem="no auth that is healthy answered in time"), "", "in time"),
     ],
@@ -51,12 +51,12 @@ def test_trials(addresses: int, trials: int) -> None:
 def test_trials_that_led_back_are_counted_by_themselves(led_back: int, others: int, goes_on: bool) -> None:
     """Proxies choose auths at random: three trials would leave one agent of eight behind where there are two auths."""
     back = auth_move.unfit_reason(Trial("a"), "a")
-    problems = [back] * led_back + ["auth b takes no new connections"] * others
+    problems = [back] * led_back + ["auth b is draining and takes no new connections"] * others
     assert auth_move.should_try_again(problems, 1) is goes_on
 
 
 def test_reason_names_each_problem_once() -> None:
     """In the order of the trials."""
     assert auth_move.stay_reason(["b drains", "led back", "b drains"]) == (
-        "no other auth took a heartbeat: b drains; led back"
+        "no other auth accepted a heartbeat: b drains; led back"
     )

@@ -57,7 +57,7 @@ def test_decode_ignores_what_it_does_not_know() -> None:
             group=st.text(),
             generation=st.integers(0, 2**64 - 1),
             ttl=st.integers(0, 10**6).map(float),
-            draining=st.booleans(),
+            is_draining=st.booleans(),
             announce_ttl=st.integers(0, 10**6).map(float),
         )
     )
@@ -77,9 +77,9 @@ def test_decode_malformed(request_: bytes) -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (b'"p"', "not of version 'v2'"),
-        (b'{"version": "v1", "metadata": {"name": "p"}}', "not of version 'v2'"),
-        (b'{"version": "v3", "metadata": {"name": "p"}}', "not of version 'v2'"),
+        (b'"p"', "does not have version 'v2'"),
+        (b'{"version": "v1", "metadata": {"name": "p"}}', "does not have version 'v2'"),
+        (b'{"version": "v3", "metadata": {"name": "p"}}', "does not have version 'v2'"),
         (b'{"version": "v2", "metadata": {}}', "no name"),
         (b'{"version": "v2", "metadata": {"name": ["p"]}}', "no name"),
         (b'{"version": "v2", "metadata": {"name": "p"}, "gid": 1}', "no name"),

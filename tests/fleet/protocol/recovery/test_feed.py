@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.protocol.recovery.feed import RevisionFeed, FeedPage
+from fleet.protocol.recovery.feed import FeedPage, RevisionFeed
 
 
 def apply(known: dict[str, str], page: FeedPage[tuple[str, str]]) -> None:

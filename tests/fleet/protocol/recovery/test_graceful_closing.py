@@ -12,9 +12,9 @@ from fleet.protocol.networking.config import NetworkingConfig
 from fleet.protocol.recovery.graceful_closing import (
     ClosingDecision,
     ClosingPolicy,
+    ClosingReason,
     GracefulClosing,
     LiveTunnel,
-    ClosingReason,
     closable_by_rfd,
 )
 from fleet.protocol.recovery.tracker import TrackerSnapshot
@@ -56,7 +56,11 @@ def test_policy_of_a_config() -> None:
     [
         ("ab", known("a"), {"b": ClosingReason.EXPIRED}),
         ("ab", known("ab"), {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS}),
-        ("abc", known("ab"), {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS, "c": ClosingReason.EXPIRED}),
+        (
+            "abc",
+            known("ab"),
+            {"a": ClosingReason.EXCESS, "b": ClosingReason.EXCESS, "c": ClosingReason.EXPIRED},
+        ),
         ("ab", known("ab", count=2), {}),
         # As many stand as could: with fewer desired proxies than wanted tunnels, an expired one is surplus too.
         ("ab", known("a", count=2), {"b": ClosingReason.EXPIRED}),
@@ -100,7 +104,9 @@ def test_condition_must_hold_for_the_wait(chance: float, wait: float) -> None:
     closing, held, snapshot = GracefulClosing(RFD), tunnels("a", "b"), known("a")
     assert closing.decide(held, snapshot, 100.0, chance) is None
     assert closing.decide(held, snapshot, 100.0 + wait - 0.1, 0.0) is None
-    assert closing.decide(held, snapshot, 100.0 + wait + 0.1, 0.999) == ClosingDecision("b", ClosingReason.EXPIRED)
+    assert closing.decide(held, snapshot, 100.0 + wait + 0.1, 0.999) == ClosingDecision(
+        "b", ClosingReason.EXPIRED
+    )
 
 
 def test_condition_that_lapses_begins_anew() -> None:
@@ -119,7 +125,9 @@ def test_each_tunnel_has_its_own_wait() -> None:
     assert closing.decide(held, known("ac", count=2), 0.0, 0.0) is None
     held = tunnels("a", "d", "c")
     assert closing.decide(held, known("ad", count=2), 31 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("ad", count=2), 62 * MINUTE, 0.0) == ClosingDecision("c", ClosingReason.EXPIRED)
+    assert closing.decide(held, known("ad", count=2), 62 * MINUTE, 0.0) == ClosingDecision(
+        "c", ClosingReason.EXPIRED
+    )
 
 
 def test_each_surplus_tunnel_waits_once() -> None:
@@ -144,10 +152,14 @@ def test_wait_of_a_tunnel_is_not_drawn_again() -> None:
     closing.decide(held, known("ab", count=2), 0.0, 0.5)
     assert closing.decide(held, known("a", count=1), 20 * MINUTE, 0.0) is None
     assert closing.decide(held, known("a", count=1), 44.9 * MINUTE, 0.0) is None
-    assert closing.decide(held, known("a", count=1), 45 * MINUTE, 0.0) == ClosingDecision("c", ClosingReason.EXPIRED)
+    assert closing.decide(held, known("a", count=1), 45 * MINUTE, 0.0) == ClosingDecision(
+        "c", ClosingReason.EXPIRED
+    )
     left = tunnels("a", "b")
     assert closing.decide(left, known("a", count=1), 49.9 * MINUTE, 0.0) is None
-    assert closing.decide(left, known("a", count=1), 50 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXPIRED)
+    assert closing.decide(left, known("a", count=1), 50 * MINUTE, 0.0) == ClosingDecision(
+        "b", ClosingReason.EXPIRED
+    )
 
 
 def test_expired_tunnel_closes_though_fewer_proxies_are_desired_than_tunnels_wanted() -> None:
@@ -234,7 +246,9 @@ class TestAgentPoolTryDisconnect:
         for now in (0.0, 31 * MINUTE):
             assert closing.decide(held, known("ab"), now, 0.0) is None
         measured = [replace(one, rtt=one.rtt or 0.2) for one in held]
-        assert closing.decide(measured, known("ab"), 32 * MINUTE, 0.0) == ClosingDecision("b", ClosingReason.EXCESS)
+        assert closing.decide(measured, known("ab"), 32 * MINUTE, 0.0) == ClosingDecision(
+            "b", ClosingReason.EXCESS
+        )
 
     def test_wait_for_disconnect_threshold_after_last_connectivity_change(self) -> None:
         """Strictly later than threshold after a tunnel came or went, a closing of ours too."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from fleet.protocol.recovery.pick_healthy import (
-    RequestConfig,
-    Connectivity,
-    ServerHealth,
-    Open,
-    Retire,
     BalancerSettings,
-    Watch,
+    Connectivity,
+    Open,
+    RequestConfig,
+    Retire,
     RetireReason,
+    ServerHealth,
+    Watch,
     backup_wait,
 )
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
@@ -109,12 +109,16 @@ def test_connect_timeout_of_backup() -> None:
         pytest.param(RECONNECT, ServerHealth.HEALTHY, True, id="ready and healthy"),
         pytest.param(None, None, True, id="ready, and the server has no policies"),
         pytest.param(PICK_FIRST, None, True, id="ready and pick_first"),
-        pytest.param(ServiceConfig(PickHealthyMode.RECONNECT, None), None, True, id="ready, health is not checked"),
+        pytest.param(
+            ServiceConfig(PickHealthyMode.RECONNECT, None), None, True, id="ready, health is not checked"
+        ),
         pytest.param(RECONNECT, ServerHealth.UNHEALTHY, False, id="ready and not healthy"),
         pytest.param(RECONNECT, None, False, id="ready and not told"),
     ],
 )
-def test_balancer_manager_updates(config: ServiceConfig | None, told: ServerHealth | None, ready: bool) -> None:
+def test_balancer_manager_updates(
+    config: ServiceConfig | None, told: ServerHealth | None, ready: bool
+) -> None:
     """TestBalancerManagerUpdates: when a backup counts as good enough to move to."""
     shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().connect(1, config)
     if told is not None:
@@ -233,12 +237,20 @@ def test_health_is_watched_before_the_policy_is_there() -> None:
         pytest.param(PICK_FIRST, Watch(1, 1, None), id="pick_first"),
         pytest.param(None, Watch(1, 1, None), id="no policy"),
         pytest.param(ServiceConfig(PickHealthyMode.RECONNECT, None), Watch(1, 1, None), id="no health check"),
-        pytest.param(ServiceConfig(PickHealthyMode.RECONNECT, "other"), Watch(1, 1, "other"), id="another service"),
+        pytest.param(
+            ServiceConfig(PickHealthyMode.RECONNECT, "other"), Watch(1, 1, "other"), id="another service"
+        ),
     ],
 )
 def test_health_that_was_watched_for_nothing(config: ServiceConfig | None, watch: Watch) -> None:
     """The policy says something else: what was heard is forgotten, and the watch ended."""
-    shell = healthy_shell().told(0, ServerHealth.UNHEALTHY).timer().turned(1, READY).told(1, ServerHealth.UNHEALTHY)
+    shell = (
+        healthy_shell()
+        .told(0, ServerHealth.UNHEALTHY)
+        .timer()
+        .turned(1, READY)
+        .told(1, ServerHealth.UNHEALTHY)
+    )
     shell.configured(1, config)
     assert watch in shell.said
     assert (shell.balancer.active_id == 1) is (watch.service is None)
@@ -292,14 +304,22 @@ def test_backup_inherits_the_mode_until_it_answers() -> None:
     [
         pytest.param(lambda shell: shell.healthy(1), RetireReason.MOVED, id="the backup is healthy"),
         pytest.param(
-            lambda shell: shell.told(0, ServerHealth.HEALTHY), RetireReason.RECOVERED, id="the old one is well first"
-        ),
-        pytest.param(lambda shell: shell.unhealthy(1).timer(), RetireReason.REPLACED, id="the backup is sick too"),
-        pytest.param(
-            lambda shell: shell.turned(1, FAILURE).timer(), RetireReason.REPLACED, id="the backup comes to nothing"
+            lambda shell: shell.told(0, ServerHealth.HEALTHY),
+            RetireReason.RECOVERED,
+            id="the old one is well first",
         ),
         pytest.param(
-            lambda shell: shell.turned(0, FAILURE).connect(0, PICK_FIRST), RetireReason.RECOVERED, id="pick_first now"
+            lambda shell: shell.unhealthy(1).timer(), RetireReason.REPLACED, id="the backup is sick too"
+        ),
+        pytest.param(
+            lambda shell: shell.turned(1, FAILURE).timer(),
+            RetireReason.REPLACED,
+            id="the backup comes to nothing",
+        ),
+        pytest.param(
+            lambda shell: shell.turned(0, FAILURE).connect(0, PICK_FIRST),
+            RetireReason.RECOVERED,
+            id="pick_first now",
         ),
     ],
 )
@@ -326,7 +346,9 @@ def test_periodic_reconnect() -> None:
     assert (shell.open, shell.balancer.picked_id, shell.waits) == ([1], 1, 75.0)
     assert shell.said[-1] == Retire(0, None, RetireReason.RENEWED)
     # In pick_first too: whoever wants balance wants it there as well.
-    shell = Shell(BalancerSettings(reconnect_every=60.0)).connect(0, PICK_FIRST).timer().connect(1, PICK_FIRST)
+    shell = (
+        Shell(BalancerSettings(reconnect_every=60.0)).connect(0, PICK_FIRST).timer().connect(1, PICK_FIRST)
+    )
     assert shell.open == [1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.recovery.pick_healthy import Connectivity, ServerHealth, Open, Retire, Watch, RetireReason
+from fleet.protocol.recovery.pick_healthy import Connectivity, Open, Retire, RetireReason, ServerHealth, Watch
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 from tests.fakes.balancer_shell import FAILURE, PICK_FIRST, READY, RECONNECT, Shell, healthy_shell
 
@@ -87,8 +87,12 @@ def test_state_in_pick_first_does_not_wait_for_the_policy() -> None:
     assert shell.balancer.connectivity is READY
 
 
-@pytest.mark.parametrize(("health", "state"), [(ServerHealth.HEALTHY, READY), (ServerHealth.UNHEALTHY, FAILURE)])
-def test_state_where_health_is_checked_is_what_the_watch_says(health: ServerHealth, state: Connectivity) -> None:
+@pytest.mark.parametrize(
+    ("health", "state"), [(ServerHealth.HEALTHY, READY), (ServerHealth.UNHEALTHY, FAILURE)]
+)
+def test_state_where_health_is_checked_is_what_the_watch_says(
+    health: ServerHealth, state: Connectivity
+) -> None:
     """gRFC A17: CONNECTING before the first status. The question for the policy may hang meanwhile."""
     shell = healthy_shell().turned(0, FAILURE).turned(0, READY)
     assert shell.balancer.connectivity is CONNECTING

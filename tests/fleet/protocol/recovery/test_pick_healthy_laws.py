@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fleet.protocol.recovery.pick_healthy import (
-    RequestConfig,
     Balancer,
+    BalancerSettings,
     Command,
     Connectivity,
-    ServerHealth,
     Open,
+    RequestConfig,
     Retire,
-    BalancerSettings,
+    ServerHealth,
     Watch,
 )
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
@@ -127,7 +127,9 @@ class Connections(RuleBasedStateMachine):
         back=st.integers(0, 1),
         chance=chances,
     )
-    def tells(self, data: st.DataObject, health: ServerHealth, service: str, back: int, chance: float) -> None:
+    def tells(
+        self, data: st.DataObject, health: ServerHealth, service: str, back: int, chance: float
+    ) -> None:
         which = data.draw(st.sampled_from(sorted(self.lives)))
         was_active, backup = self.balancer.active_id, self.balancer.backup_id
         connected = self.open.get(was_active) is Connectivity.READY

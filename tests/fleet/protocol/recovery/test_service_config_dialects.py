@@ -11,7 +11,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import Dialect, PickHealthyMode, ServiceConfig
 
-CONFIGS = [ServiceConfig(), ServiceConfig(PickHealthyMode.RECONNECT, ""), ServiceConfig(PickHealthyMode.RECONNECT, None)]
+CONFIGS = [
+    ServiceConfig(),
+    ServiceConfig(PickHealthyMode.RECONNECT, ""),
+    ServiceConfig(PickHealthyMode.RECONNECT, None),
+]
 NUMBERS = {PickHealthyMode.PICK_FIRST: 1, PickHealthyMode.RECONNECT: 2}
 
 
@@ -102,4 +106,6 @@ def test_empty_health_check(dialect: Dialect, service: str | None) -> None:
     entry = answer.config.load_balancing_config.add()
     entry.teleport_pick_healthy.mode = "reconnect" if dialect is Dialect.RFD else 2
     answer.config.health_check_config.SetInParent()
-    assert service_config.decode(answer.SerializeToString()) == ServiceConfig(PickHealthyMode.RECONNECT, service)
+    assert service_config.decode(answer.SerializeToString()) == ServiceConfig(
+        PickHealthyMode.RECONNECT, service
+    )

@@ -305,7 +305,9 @@ def test_draining_proxy_is_left_when_advised() -> None:
 def test_all_proxies_drain() -> None:
     """One without a tunnel goes on asking, for there is no other choice; a new generation that drains replaces none."""
     tracker = Tracker("default", 1)
-    tracker.track_expected([DiscoveredProxy("a", is_draining=True), DiscoveredProxy("b", is_draining=True)], 0.0)
+    tracker.track_expected(
+        [DiscoveredProxy("a", is_draining=True), DiscoveredProxy("b", is_draining=True)], 0.0
+    )
     assert tracker.try_acquire(0.0) is not None
     tracker = Tracker("default", 1)
     tracker.track_expected(

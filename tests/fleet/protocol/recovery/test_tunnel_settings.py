@@ -53,5 +53,5 @@ def test_bounds_by_flag(flags: Overrides, wait: tuple[float, float]) -> None:
 
 def test_bounds_the_wrong_way_round() -> None:
     """Two flags that contradict each other are a mistake."""
-    with pytest.raises(ValueError, match="below the shortest"):
+    with pytest.raises(ValueError, match="shorter than the minimum"):
         Overrides(closing_wait_min=2.0, closing_wait_max=1.0)

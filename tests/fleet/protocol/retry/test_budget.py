@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings, RetryBudget
 
 
 def allowed(budget: RetryBudget, asked: int, now: float) -> int:

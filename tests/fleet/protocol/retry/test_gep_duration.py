@@ -66,7 +66,7 @@ def test_valid_duration(text: str, canonical: str) -> None:
 )
 def test_no_duration(text: str) -> None:
     """Refused with a sentence that shows it and how to write one."""
-    with pytest.raises(GepDurationError, match="is not a duration: write") as caught:
+    with pytest.raises(GepDurationError, match=r"is not a duration\. Use") as caught:
         gep_duration.parse(text)
     assert repr(text) in str(caught.value)
 
@@ -86,7 +86,7 @@ def test_units_may_be_repeated_in_any_order() -> None:
 @pytest.mark.parametrize("milliseconds", [-1, LONGEST + 1, gep_duration.parse("99999h99999h99999h99999h")])
 def test_length_that_cannot_be_written(milliseconds: int) -> None:
     """Nothing negative, nothing beyond five digits of hours."""
-    with pytest.raises(GepDurationError, match="cannot be written"):
+    with pytest.raises(GepDurationError, match="is out of range"):
         gep_duration.format_milliseconds(milliseconds)
 
 

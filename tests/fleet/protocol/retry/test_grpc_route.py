@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from fleet.protocol.retry.gep_duration import GepDuration
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, RouteProblem, Retry, RouteError, GRPCRouteRule, Timeouts
+from fleet.protocol.retry.grpc_route import (
+    GRPCRoute,
+    GRPCRouteRule,
+    Match,
+    Retry,
+    RouteError,
+    RouteProblem,
+    Timeouts,
+)
 from fleet.protocol.retry.policy import DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, NO_RETRY, RetryPolicy, RetryReason
 
 BY_SERVICE = GRPCRouteRule((Match("a.B"),))
@@ -23,7 +31,10 @@ def test_most_exact_rule_wins() -> None:
 
 def test_first_of_equal_rules_wins() -> None:
     """As the Gateway API says."""
-    assert GRPCRoute("", rules=(BY_SERVICE, GRPCRouteRule((Match("a.B"),), Retry()))).rule_for("/a.B/X") is BY_SERVICE
+    assert (
+        GRPCRoute("", rules=(BY_SERVICE, GRPCRouteRule((Match("a.B"),), Retry()))).rule_for("/a.B/X")
+        is BY_SERVICE
+    )
 
 
 def test_call_without_a_rule() -> None:
@@ -35,7 +46,7 @@ def test_call_without_a_rule() -> None:
 
 
 def test_policy_of_an_empty_retry() -> None:
-    """What was not said is the default that docs/retries.md names."""
+    """What was not said is the default that docs/reference/retries.md names."""
     assert GRPCRouteRule(retry=Retry()).policy == RetryPolicy(frozenset(), DEFAULT_ATTEMPTS, DEFAULT_BACKOFF)
 
 
@@ -43,7 +54,9 @@ def test_policy_without_retry() -> None:
     """Timeouts hold all the same."""
     timeouts = Timeouts(GepDuration.read("2s"), GepDuration.read("500ms"))
 
-    assert GRPCRouteRule(timeouts=timeouts).policy == RetryPolicy(attempts=0, request=2.0, backend_request=0.5)
+    assert GRPCRouteRule(timeouts=timeouts).policy == RetryPolicy(
+        attempts=0, request=2.0, backend_request=0.5
+    )
 
 
 def test_policy_of_what_was_said() -> None:
@@ -55,4 +68,7 @@ def test_policy_of_what_was_said() -> None:
 
 def test_error_has_every_problem() -> None:
     """With its path."""
-    assert str(RouteError([RouteProblem("a[0].b", "is odd"), RouteProblem("c", "too")])) == "a[0].b: is odd; c: too"
+    assert (
+        str(RouteError([RouteProblem("a[0].b", "is odd"), RouteProblem("c", "too")]))
+        == "a[0].b: is odd; c: too"
+    )

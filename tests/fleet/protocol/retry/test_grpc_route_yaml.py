@@ -11,10 +11,10 @@ from fleet.protocol.retry.gep_duration import LONGEST, GepDuration
 from fleet.protocol.retry.grpc_route import (
     BackendRef,
     GRPCRoute,
+    GRPCRouteRule,
     Match,
     Retry,
     RouteError,
-    GRPCRouteRule,
     SessionPersistence,
     SessionType,
     Timeouts,
@@ -78,7 +78,7 @@ def test_example_of_the_gep() -> None:
 )
 def test_other_spelling_of_a_reason(word: str, meant: str) -> None:
     """Refused, as the GEP's schema would; the complaint has the word to write."""
-    assert f"{RULE}.retry.reasons[4]: '{word}' is not a reason to retry: write {meant}" in complaints(
+    assert f"{RULE}.retry.reasons[4]: '{word}' is not a retry reason. Use {meant}" in complaints(
         EXAMPLE.replace("- unavailable", f"- {word}")
     )
 
@@ -95,12 +95,12 @@ def test_session_persistence() -> None:
     assert read("{}") == SessionPersistence("refloat-session", SessionType.COOKIE)
     assert read("{type: Header, sessionName: X-User}") == SessionPersistence("X-User", SessionType.HEADER)
     for written, complaint in {
-        "{type: header}": "type: 'header' is neither Cookie nor Header",
-        "{type: []}": "type: a list is neither Cookie nor Header",
-        "{sessionName: grpc-status}": "sessionName: 'grpc-status' is not a name",
-        "{sessionName: 'a b'}": "sessionName: 'a b' is not a name",
-        "{idleTimeout: 1h}": "idleTimeout: no such key, or one that is not supported",
-        "": "is empty: write {}, or leave it out",
+        "{type: header}": "type: 'header' is not a session type. Use Cookie or Header",
+        "{type: []}": "type: a list is not a session type. Use Cookie or Header",
+        "{sessionName: grpc-status}": "sessionName: 'grpc-status' is not a valid name",
+        "{sessionName: 'a b'}": "sessionName: 'a b' is not a valid name",
+        "{idleTimeout: 1h}": "idleTimeout: is not a known or supported key",
+        "": "is empty. Write {} or leave it out",
     }.items():
         found = complaints(EXAMPLE.replace("    retry:", said.replace("{}", written)))
         assert f"{RULE}.sessionPersistence" in found
@@ -150,40 +150,40 @@ RULE = "spec.rules[0]"
 @pytest.mark.parametrize(
     ("before", "after", "complaint"),
     [
-        ("- internal", "- not-found", f"{RULE}.retry.reasons[2]: 'not-found' is not a reason to retry"),
-        ("- internal", "- 13", f"{RULE}.retry.reasons[2]: '13' is not a reason to retry"),
-        ("attempts: 3", "attempts: -1", f"{RULE}.retry.attempts: -1 is not 0 or more"),
-        ("attempts: 3", "attempts: -0x" + "f" * 5000, "a number has at most 40 characters"),
+        ("- internal", "- not-found", f"{RULE}.retry.reasons[2]: 'not-found' is not a retry reason"),
+        ("- internal", "- 13", f"{RULE}.retry.reasons[2]: '13' is not a retry reason"),
+        ("attempts: 3", "attempts: -1", f"{RULE}.retry.attempts: -1 is out of range. Use 0 or more"),
+        ("attempts: 3", "attempts: -0x" + "f" * 5000, "the number is longer than 40 characters"),
         ("attempts: 3", "attempts: 3.0", f"{RULE}.retry.attempts: 3.0 is not a whole number"),
         ("attempts: 3", "attempts: yes", f"{RULE}.retry.attempts: True is not a whole number"),
         ("attempts: 3", "attempts: '3'", f"{RULE}.retry.attempts: '3' is not a whole number"),
         ("attempts: 3", "attempts:", f"{RULE}.retry.attempts: None is not a whole number"),
-        ("attempts: 3", "attempt: 3", f"{RULE}.retry.attempt: no such key"),
-        ("100ms", "1.5h", f"{RULE}.retry.backoff: '1.5h' is not a duration: write"),
-        ("100ms", '"5ms\\n"', f"{RULE}.retry.backoff: '5ms\\\\n' is not a duration: write"),
+        ("attempts: 3", "attempt: 3", f"{RULE}.retry.attempt: is not a known or supported key"),
+        ("100ms", "1.5h", f"{RULE}.retry.backoff: '1.5h' is not a duration. Use"),
+        ("100ms", '"5ms\\n"', f"{RULE}.retry.backoff: '5ms\\\\n' is not a duration. Use"),
         ("100ms", "99999h99999h", f"{RULE}.retry.backoff: '99999h99999h' is longer than 99999h59m59s999ms"),
         ("100ms", "999999h", f"{RULE}.retry.backoff: '999999h' is not a duration"),
-        ("100ms", "100", f"{RULE}.retry.backoff: 100 is not a duration: write it like 100ms"),
-        ("100ms", "1:30", f"{RULE}.retry.backoff: 90 is not a duration: write it like 100ms"),
-        ("port: 50051", "port: 0", f"{RULE}.backendRefs[0].port: 0 is not from 1 to 65535"),
+        ("100ms", "100", f"{RULE}.retry.backoff: 100 is not a duration. Use a form like 100ms"),
+        ("100ms", "1:30", f"{RULE}.retry.backoff: 90 is not a duration. Use a form like 100ms"),
+        ("port: 50051", "port: 0", f"{RULE}.backendRefs[0].port: 0 is out of range. Use 1 to 65535"),
         ("port: 50051", "weight: 1", f"{RULE}.backendRefs[0].port: is missing"),
-        ("name: foo-svc", "name: ''", f"{RULE}.backendRefs[0].name: '' is not a name"),
-        ("service: com.example", "service: a/b", f"{RULE}.matches[0].method.service: 'a/b' is not a name"),
-        ("service: com.example", "type: RegularExpression", "is not supported: only Exact is"),
-        ("foo.example.com", "127.0.0.1", "spec.hostnames[0]: '127.0.0.1' is an address"),
+        ("name: foo-svc", "name: ''", f"{RULE}.backendRefs[0].name: '' is not a valid name"),
+        ("service: com.example", "service: a/b", f"{RULE}.matches[0].method.service: 'a/b' is not a valid name"),
+        ("service: com.example", "type: RegularExpression", "is not supported. Use Exact"),
+        ("foo.example.com", "127.0.0.1", "spec.hostnames[0]: '127.0.0.1' is an IP address"),
         ("foo.example.com", "Foo:80", "spec.hostnames[0]: 'Foo:80' is not a host name"),
-        ("kind: GRPCRoute", "kind: HTTPRoute", "kind: 'HTTPRoute' is not GRPCRoute"),
+        ("kind: GRPCRoute", "kind: HTTPRoute", "kind: 'HTTPRoute' is not supported. Use GRPCRoute"),
         ("name: foo-route", "labels: {}", "metadata.name: is missing"),
-        ("  rules:", "  rules: {}\n  more:", "spec.rules: is not a list; spec.more: no such key"),
-        ("    retry:", "    filters: []\n    retry:", f"{RULE}.filters: no such key, or one that is not"),
+        ("  rules:", "  rules: {}\n  more:", "spec.rules: is not a list; spec.more: is not a known or supported key"),
+        ("    retry:", "    filters: []\n    retry:", f"{RULE}.filters: is not a known or supported key"),
         ("    retry:", "    timeouts: []\n    retry:", f"{RULE}.timeouts: is not a mapping"),
-        ("    retry:", "    timeouts:\n    retry:", f"{RULE}.timeouts: is empty: write {{}}, or leave it out"),
-        ("- name: foo-svc", "- name: 'foo svc'", f"{RULE}.backendRefs[0].name: 'foo svc' is neither a name"),
-        ("name: foo-svc", "name: http://a:1", f"{RULE}.backendRefs[0].name: 'http://a:1' is neither a name"),
+        ("    retry:", "    timeouts:\n    retry:", f"{RULE}.timeouts: is empty. Write {{}} or leave it out"),
+        ("- name: foo-svc", "- name: 'foo svc'", f"{RULE}.backendRefs[0].name: 'foo svc' is neither a DNS name"),
+        ("name: foo-svc", "name: http://a:1", f"{RULE}.backendRefs[0].name: 'http://a:1' is neither a DNS name"),
         ("name: foo-svc", "name: " + "a" * 64, f"{RULE}.backendRefs[0].name: '" + "a" * 64 + "' is neither"),
-        ("name: foo-svc", 'name: "\\ud800"', f"{RULE}.backendRefs[0].name: '\\ud800' is neither a name"),
-        ("spec:", "spec:\n  spec:", "spec.spec: no such key"),
-        ("attempts: 3", "attempts: 3\n      attempts: 4", "YAML: line 23: 'attempts' stands twice"),
+        ("name: foo-svc", 'name: "\\ud800"', f"{RULE}.backendRefs[0].name: '\\ud800' is neither a DNS name"),
+        ("spec:", "spec:\n  spec:", "spec.spec: is not a known or supported key"),
+        ("attempts: 3", "attempts: 3\n      attempts: 4", "YAML: line 23: the key 'attempts' occurs twice"),
     ],
 )  # fmt: skip
 def test_mistake_is_said_with_its_path(before: str, after: str, complaint: str) -> None:
@@ -210,7 +210,7 @@ def test_timeouts() -> None:
     assert route.rules[0].policy.request == route.rules[0].policy.backend_request == 2.0
     (route,) = grpc_route_yaml.from_yaml(EXAMPLE.replace("    retry:", said.format("0s", "1h")))
     assert route.rules[0].policy.request == 0.0
-    assert f"{RULE}.timeouts.backendRequest: 3s is longer than the request's 2s" in complaints(
+    assert f"{RULE}.timeouts.backendRequest: 3s is longer than timeouts.request, 2s" in complaints(
         EXAMPLE.replace("    retry:", said.format("2s", "3s"))
     )
 
@@ -218,7 +218,7 @@ def test_timeouts() -> None:
 def test_match_of_nothing() -> None:
     """A method match names a service or a method; no match at all is every call."""
     head, tail = EXAMPLE.split("    - method:\n        service: com.example\n        method: Login\n")
-    assert f"{RULE}.matches[0].method: names neither" in complaints(
+    assert f"{RULE}.matches[0].method: has neither" in complaints(
         f"{head}    - method: {{type: Exact}}\n{tail}"
     )
 
@@ -234,7 +234,8 @@ def test_mistake_in_one_of_several_routes() -> None:
 def test_two_routes_of_one_name() -> None:
     """Refused in one namespace: neither the reader nor the metrics could tell them apart."""
     assert (
-        complaints(f"{EXAMPLE}---\n{EXAMPLE}") == "document 2: metadata.name: 'foo-route' is document 1, too"
+        complaints(f"{EXAMPLE}---\n{EXAMPLE}")
+        == "document 2: metadata.name: 'foo-route' is also the name of document 1"
     )
     elsewhere = EXAMPLE.replace("name: foo-route", "name: foo-route\n  namespace: elsewhere")
     assert len(grpc_route_yaml.from_yaml(f"{EXAMPLE}---\n{elsewhere}")) == 2

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from fleet.protocol.retry.gep_duration import LONGEST
 from fleet.protocol.retry.policy import (
     NO_RETRY,
-    RetryAfter,
     Bound,
+    DeadlineExceeded,
     Finish,
+    RetryAfter,
     RetryPolicy,
     RetryReason,
-    DeadlineExceeded,
     Tries,
     UnknownReasonError,
 )
@@ -63,7 +63,7 @@ def test_reason(word: str) -> None:
 )
 def test_reason_in_another_spelling(word: str, meant: str) -> None:
     """Refused, as Kubernetes refuses what the schema does not list; the sentence has the word to write."""
-    with pytest.raises(UnknownReasonError, match=f"^'{word}' is not a reason to retry: write {meant}$"):
+    with pytest.raises(UnknownReasonError, match=f"^'{word}' is not a retry reason\\. Use {meant}$"):
         RetryReason.read(word)
 
 
@@ -72,7 +72,7 @@ def test_reason_in_another_spelling(word: str, meant: str) -> None:
 )
 def test_unknown_reason(word: str) -> None:
     """Refused with the words that would do."""
-    with pytest.raises(UnknownReasonError, match="write one of cancelled, deadline-exceeded"):
+    with pytest.raises(UnknownReasonError, match="Use one of cancelled, deadline-exceeded"):
         RetryReason.read(word)
 
 
@@ -208,8 +208,8 @@ def test_wait_that_does_not_fit() -> None:
 
     assert isinstance(verdict, DeadlineExceeded)
     assert verdict.details == (
-        "the request timeout of 4 s would be over before the next try, which must wait 5 s (tries: 1);"
-        " the last try failed with UNAVAILABLE: down"
+        "the request timeout of 4 s would expire before the next attempt, which must wait 5 s (attempts: 1);"
+        " the last attempt failed with UNAVAILABLE: down"
     )
 
 
@@ -224,7 +224,7 @@ def test_time_is_over_during_a_retry() -> None:
     assert isinstance(verdict, DeadlineExceeded)
     assert (
         verdict.details
-        == "the request timeout of 4 s is over (tries: 2); the try before failed with INTERNAL: oh"
+        == "the request timeout of 4 s expired (attempts: 2); the previous attempt failed with INTERNAL: oh"
     )
 
 
@@ -240,7 +240,7 @@ def test_callers_deadline_bounds_the_waits() -> None:
 
     verdict = tries.judge(0.1, 0.0, "UNAVAILABLE")
     assert isinstance(verdict, DeadlineExceeded)
-    assert verdict.details.startswith("the caller's deadline of 4 s would be over before the next try")
+    assert verdict.details.startswith("the caller's deadline of 4 s would expire before the next attempt")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.retry.grpc_route import GRPCRoute, Match, GRPCRouteRule
+from fleet.protocol.retry.grpc_route import GRPCRoute, GRPCRouteRule, Match
 from fleet.protocol.retry.route_table import RouteTable, host_of
 
 TABLE = RouteTable(

@@ -23,7 +23,7 @@ def test_service_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "_status", "Web", "a.b", "-a", "a-", "a b", "a" * 64, "ä", "a\n"])
 def test_no_service_name(name: str) -> None:
     """What a host name could not hold, or is ours, is refused with a sentence."""
-    with pytest.raises(ServiceNameError, match="no name of a service"):
+    with pytest.raises(ServiceNameError, match="is not a service name"):
         agent_services.check_name(name)
 
 
@@ -93,6 +93,9 @@ def test_certificate_proves_an_agent(
 def test_range_name_is_read_back() -> None:
     """What names a process's agents proves the first and the last, and not the next."""
     named = (agent_services.range_name("agent", 501, 500),)
-    found = [agent_services.identity_matches(named, id_of(name), name, id_of) for name in ("agent-501", "agent-1000")]
+    found = [
+        agent_services.identity_matches(named, id_of(name), name, id_of)
+        for name in ("agent-501", "agent-1000")
+    ]
     assert found == [True, True]
     assert not agent_services.identity_matches(named, id_of("agent-1001"), "agent-1001", id_of)

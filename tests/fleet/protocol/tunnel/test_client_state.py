@@ -7,13 +7,13 @@ import pytest
 from fleet.protocol.tunnel.client_state import (
     AskHandler,
     ClientState,
+    OpenStream,
+    Send,
     SessionFailed,
+    SubscriptionResponse,
+    TargetAccepted,
     TargetChange,
     TargetRejected,
-    OpenStream,
-    TargetAccepted,
-    Send,
-    SubscriptionResponse,
 )
 from fleet.protocol.tunnel.messages import (
     LAST_TAG,
@@ -58,7 +58,7 @@ def test_start_0_1(handler: bool) -> None:
 
     assert state.start() == [Send(Capabilities(handler))]
     assert not state.ready
-    with pytest.raises(TunnelError, match="not up yet"):
+    with pytest.raises(TunnelError, match="not established yet"):
         state.open(Target("x"), 0)
     assert state.receive(Capabilities(True), 0) == []
     assert state.ready
@@ -71,7 +71,7 @@ def test_start_0_1_knows_no_targets() -> None:
         with pytest.raises(TunnelError, match="neither targets nor subscriptions"):
             state.start(targets, kinds)
     for change in (state.add, state.remove):
-        with pytest.raises(TunnelError, match=r"version 0\.1 knows no targets"):
+        with pytest.raises(TunnelError, match=r"version 0\.1 does not support targets"):
             change(SSH)
 
 
@@ -99,7 +99,7 @@ def test_capabilities_no_handler_anywhere() -> None:
 @pytest.mark.parametrize("message", [Session(1, accept=True), Session(-1, error="no")])
 def test_capabilities_must_come_first(message: Message) -> None:
     """In 0.1 anything else ends the stream."""
-    with pytest.raises(TunnelError, match="capabilities must be the first message"):
+    with pytest.raises(TunnelError, match=r"first message of version 0\.1 must be capabilities"):
         state_01(server=None).receive(message, 0)
 
 
@@ -128,7 +128,7 @@ def test_target_is_refused() -> None:
     """It is told, the client goes on, and may try again."""
     state = state_02()
     state.add(SSH)
-    with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is registered already"):
+    with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is already registered"):
         state.add(SSH)
 
     assert state.receive(Registration(Op.UNKNOWN, SSH, error="no"), 0) == [TargetRejected(SSH, "no")]
@@ -296,8 +296,8 @@ def test_asked_and_refused() -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (Session(0, SSH, accept=True), "a server's tags are positive"),
-        (Session(3, SSH), "the session is not accepted by the server that asks for it"),
+        (Session(0, SSH, accept=True), "tags of a server must be positive"),
+        (Session(3, SSH), "the server's session request does not have accept set"),
         (Session(2, SSH, accept=True), "tag 2 is in use"),
     ],
 )

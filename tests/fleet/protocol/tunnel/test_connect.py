@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,10 @@ from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, Refused
         ("Web.agent-7:443", ServiceAddress("web", "agent-7")),
         ("web.agent-7", ServiceAddress("web", "agent-7")),
         ("ssh.db.example:22", ServiceAddress("ssh", "db.example")),
-        ("web.5f2b0c1e-0000-5000-8000-000000000001:1", ServiceAddress("web", "5f2b0c1e-0000-5000-8000-000000000001")),
+        (
+            "web.5f2b0c1e-0000-5000-8000-000000000001:1",
+            ServiceAddress("web", "5f2b0c1e-0000-5000-8000-000000000001"),
+        ),
     ],
 )
 def test_service_of_an_agent(target: str, asked: ServiceAddress) -> None:
@@ -28,18 +31,18 @@ def test_service_of_an_agent(target: str, asked: ServiceAddress) -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("127.0.0.1:22", "127.0.0.1 is an address"),
-        ("[::1]:22", r"\[::1\] is an address"),
-        ("localhost:22", "'localhost' is no service of an agent"),
-        ("web.:80", "'web.' is no service"),
-        (":80", "'' is no service"),
-        ("web.agent-7:http", "no port that is a number"),
-        ("web.agent-7:0", "port 0 is none"),
-        ("web.agent-7:65536", "port 65536 is none"),
-        ("web.agent-7:99999999", "port 99999999 is none"),
-        ("web.agent-7:" + "9" * 5000, "port 9999999999 is none"),
-        ("_status.agent-7:80", "'_status' is no name of a service"),
-        ("-.agent-7:80", "'-' is no name"),
+        ("127.0.0.1:22", "127.0.0.1 is an IP address"),
+        ("[::1]:22", r"\[::1\] is an IP address"),
+        ("localhost:22", "'localhost' does not name a service of an agent"),
+        ("web.:80", "'web.' does not name a service"),
+        (":80", "'' does not name a service"),
+        ("web.agent-7:http", "has no numeric port"),
+        ("web.agent-7:0", "port 0 is out of range"),
+        ("web.agent-7:65536", "port 65536 is out of range"),
+        ("web.agent-7:99999999", "port 99999999 is out of range"),
+        ("web.agent-7:" + "9" * 5000, "port 9999999999 is out of range"),
+        ("_status.agent-7:80", "'_status' is not a service name"),
+        ("-.agent-7:80", "'-' is not a service name"),
     ],
 )
 def test_anything_else_is_refused(target: str, why: str) -> None:
@@ -90,7 +93,7 @@ def test_every_reason_has_its_word() -> None:
 )
 def test_body_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     """Two who read such a request end it at different places."""
-    with pytest.raises(RefusedError, match="has no body") as refusal:
+    with pytest.raises(RefusedError, match="must not have a body") as refusal:
         connect.check_framing(headers)
     assert refusal.value.reason is RefusalReason.MALFORMED
 

@@ -118,7 +118,7 @@ class Tunnels(RuleBasedStateMachine):
         if client in self.clients:
             self.clients.remove(client)
         self.serve(self.server.disconnect(client.connection))
-        self.do(client, client.state.end("the tunnel went down"))
+        self.do(client, client.state.end("the tunnel connection was lost"))
         client.up.clear()
         client.down.clear()
 
@@ -267,14 +267,23 @@ class Tunnels(RuleBasedStateMachine):
             for connection, tag in request.pending_tags.items():
                 assert connection.outgoing_requests[tag] is request
         for client in self.all:
-            assert set(client.state._outgoing_requests) == {tag for tag, end in client.wanted.items() if not end}
+            assert set(client.state._outgoing_requests) == {
+                tag for tag, end in client.wanted.items() if not end
+            }
 
     @invariant()
     def bounds_hold(self) -> None:
         """Whatever is said: one client has so much and no more; and owners are those who are there."""
         for client in self.all:
             connection = client.connection
-            assert max(len(connection.outgoing_requests), len(connection.incoming_requests), len(client.state._incoming_requests)) <= 3
+            assert (
+                max(
+                    len(connection.outgoing_requests),
+                    len(connection.incoming_requests),
+                    len(client.state._incoming_requests),
+                )
+                <= 3
+            )
             assert len(connection.targets) <= 3
             if not client.there:
                 assert (connection.outgoing_requests, connection.incoming_requests) == ({}, {})
@@ -298,7 +307,12 @@ class Tunnels(RuleBasedStateMachine):
         assert (self.server.wake_at(), len(self.server._deadlines), self.server.targets()) == (None, 0, {})
         for client in self.all:
             found = client.connection
-            assert [found.outgoing_requests, found.incoming_requests, found.open_tags, found.targets] == [{}, {}, set(), set()]
+            assert [found.outgoing_requests, found.incoming_requests, found.open_tags, found.targets] == [
+                {},
+                {},
+                set(),
+                set(),
+            ]
             assert client.state.wake_at() is None
 
 

@@ -15,7 +15,15 @@ from fleet.protocol.tunnel.messages import (
     TunnelError,
     WireVersion,
 )
-from fleet.protocol.tunnel.server_state import TargetAdded, ClientConnection, Limits, Peer, Send, ServerState, TargetRemoved
+from fleet.protocol.tunnel.server_state import (
+    ClientConnection,
+    Limits,
+    Peer,
+    Send,
+    ServerState,
+    TargetAdded,
+    TargetRemoved,
+)
 from tests.fakes.tunnel_state import (
     GNMI,
     OTHER,
@@ -52,7 +60,7 @@ def test_connect_twice() -> None:
     state = state_02()
     first = client(state, "a")
 
-    with pytest.raises(TunnelError, match="registered already"):
+    with pytest.raises(TunnelError, match="already has a Register stream"):
         state.connect("a", Peer())
     assert state.connection("a") is first
     state.disconnect(first)
@@ -97,7 +105,7 @@ def test_capabilities_must_come_first(message: Message) -> None:
     state = state_01()
     connection, _ = state.connect("a", Peer())
 
-    with pytest.raises(TunnelError, match="capabilities must be the first message"):
+    with pytest.raises(TunnelError, match=r"first message of version 0\.1 must be capabilities"):
         state.receive(connection, message, 0)
 
 
@@ -157,14 +165,19 @@ def test_target_refused() -> None:
     add(state, first)
     bank = Target("bank", "SSH")
 
-    assert refusal(add(state, first)) == "target router-7 (SSH) is registered already by this client"
-    assert refusal(add(state, second)) == "target router-7 (SSH) is registered already by another client"
-    assert refusal(add(state, second, OTHER)) == "target router-8 (SSH) is one of this server's own"
-    assert refusal(add(state, second, Target(""))) == "a target needs a name"
-    assert refusal(add(state, second, bank)).endswith("may not be claimed by a client without a certificate")
-    assert refusal(add(state, named, bank)).endswith("may not be claimed by r9.example or r9")
+    assert refusal(add(state, first)) == "target router-7 (SSH) is already registered by this client"
+    assert refusal(add(state, second)) == "target router-7 (SSH) is already registered by another client"
+    assert (
+        refusal(add(state, second, OTHER))
+        == "target router-8 (SSH) is reserved: it is a target of this server"
+    )
+    assert refusal(add(state, second, Target(""))) == "a target must have a name"
+    assert refusal(add(state, second, bank)).endswith(
+        "may not be registered by a client without a certificate"
+    )
+    assert refusal(add(state, named, bank)).endswith("may not be registered by r9.example or r9")
     add(state, first, GNMI)
-    assert refusal(add(state, first, Target("x"))) == "target x: this client has 2 targets, the most allowed"
+    assert refusal(add(state, first, Target("x"))) == "target x: this client has the maximum of 2 targets"
     assert state.targets() == {SSH: first, GNMI: first}
 
 
@@ -261,7 +274,9 @@ def test_displacement_of_someone_at_the_limit() -> None:
 # -- subscriptions ---------------------------------------------------------------------------------
 
 
-def subscribe(state: ServerState, connection: ClientConnection, kind: str = "", op: Op = Op.ADD) -> list[Message]:
+def subscribe(
+    state: ServerState, connection: ClientConnection, kind: str = "", op: Op = Op.ADD
+) -> list[Message]:
     return told(state.receive(connection, Subscription(op, kind), 0), connection)
 
 
@@ -315,7 +330,7 @@ def test_subscriptions_of_one_client_are_bounded() -> None:
         subscribe(state, watcher, kind)
 
     assert subscribe(state, watcher, "c") == [
-        Subscription(Op.ADD, "c", error="this client has 2 subscriptions, the most allowed")
+        Subscription(Op.ADD, "c", error="this client has reached the maximum of 2 subscriptions")
     ]
     subscribe(state, watcher, "a", Op.REMOVE)
     assert subscribe(state, watcher, "c") == [Subscription(Op.ADD, "c", accept=True)]
@@ -341,11 +356,11 @@ def test_subscription_twice() -> None:
 
     assert subscribe(state, watcher) == [
         Registration(Op.ADD, SSH),
-        Subscription(Op.ADD, "", error="subscribed already to all types"),
+        Subscription(Op.ADD, "", error="this client is already subscribed to all types"),
     ]
     assert subscribe(state, watcher, "SSH")[-1] == Subscription(Op.ADD, "SSH", accept=True)
     assert subscribe(state, watcher, "SSH")[-1] == Subscription(
-        Op.ADD, "SSH", error="subscribed already to SSH"
+        Op.ADD, "SSH", error="this client is already subscribed to SSH"
     )
 
 
@@ -353,7 +368,7 @@ def test_subscription_refused() -> None:
     """An operation that is none."""
     state = state_02(bridge=True)
     (message,) = subscribe(state, client(state, "a"), "", Op.UNKNOWN)
-    assert message == Subscription(Op.UNKNOWN, "", error="neither subscribed nor unsubscribed")
+    assert message == Subscription(Op.UNKNOWN, "", error="the operation must be SUBSCRIBE or UNSUBSCRIBE")
 
 
 def test_subscription_where_clients_are_kept_apart() -> None:

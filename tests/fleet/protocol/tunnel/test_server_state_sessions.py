@@ -9,11 +9,11 @@ from fleet.protocol.tunnel.server_state import (
     AskHandler,
     ClientConnection,
     Effect,
-    RequestFailed,
     Limits,
     Peer,
-    ServerRequest,
+    RequestFailed,
     Send,
+    ServerRequest,
     ServerState,
     TargetRemoved,
 )
@@ -64,10 +64,10 @@ def test_open_nobody_to_ask() -> None:
     """Each reason in a sentence."""
     state = state_02()
     gone = client(state, "a")
-    with pytest.raises(TunnelError, match=r"no target router-7 \(SSH\) is registered"):
+    with pytest.raises(TunnelError, match=r"target router-7 \(SSH\) is not registered"):
         state.open(SSH, 0)
     state.disconnect(gone)
-    with pytest.raises(TunnelError, match="no such client"):
+    with pytest.raises(TunnelError, match="this client is not connected"):
         state.open(SSH, 0, to=gone)
 
     state = state_01()
@@ -99,7 +99,8 @@ def test_open_refused_by_the_client() -> None:
     add(state, owner)
     first, second = state.open(SSH, 0)[0], state.open(SSH, 0)[0]
 
-    assert state.receive(owner, Session(1, SSH, error="sshd is down"), 0) == [RequestFailed(first, "sshd is down")]
+    (failure,) = state.receive(owner, Session(1, SSH, error="sshd is down"), 0)
+    assert failure == RequestFailed(first, "sshd is down")
     assert state.attach(owner, 2) is second
     with pytest.raises(TunnelError, match="no session on this connection waits for tag 1"):
         state.attach(owner, 1)
@@ -128,7 +129,7 @@ def test_open_broadcast_all_refuse() -> None:
     request, _ = state.open(Target("x"), 0)
 
     assert state.receive(second, Session(1, error="not mine"), 0) == []
-    assert state.disconnect(first) == [RequestFailed(request, "not mine; the client went away")]
+    assert state.disconnect(first) == [RequestFailed(request, "not mine; the client disconnected")]
 
 
 def test_open_broadcast_tags_differ() -> None:
@@ -151,7 +152,8 @@ def test_open_owner_vanishes() -> None:
     add(state, owner)
     request, _ = state.open(SSH, 0)
 
-    assert state.disconnect(owner) == [TargetRemoved(SSH, owner), RequestFailed(request, "the client went away")]
+    failure = RequestFailed(request, "the client disconnected")
+    assert state.disconnect(owner) == [TargetRemoved(SSH, owner), failure]
     nothing_is_left(state, owner)
 
 
@@ -279,13 +281,13 @@ def test_asked_and_refused() -> None:
 def test_asked_what_cannot_be() -> None:
     """No handler, no such target, a tag that is nobody's, or in use: an error at once, and the stream goes on."""
     state = state_01(handler=False)
-    assert refusal(ask(state, client(state, "a"), -1)) == "no target router-7 (SSH) is registered"
+    assert refusal(ask(state, client(state, "a"), -1)) == "target router-7 (SSH) is not registered"
 
     state = state_02(handler=True, local=frozenset((SSH,)))
     connection = client(state, "a")
-    assert refusal(ask(state, connection, 0)) == "a client's tags are negative"
-    assert refusal(ask(state, connection, 3)) == "a client's tags are negative"
-    assert refusal(ask(state, connection, -1, OTHER)) == "no target router-8 (SSH) is registered"
+    assert refusal(ask(state, connection, 0)) == "tags of a client must be negative"
+    assert refusal(ask(state, connection, 3)) == "tags of a client must be negative"
+    assert refusal(ask(state, connection, -1, OTHER)) == "target router-8 (SSH) is not registered"
     ask(state, connection, -2)
     assert refusal(ask(state, connection, -2)) == "tag -2 is in use"
     state.respond(connection, -2, None)
@@ -399,13 +401,13 @@ def test_bridge_not_to_oneself_nor_unasked_for() -> None:
     state = state_02(bridge=True)
     owner = client(state, "a")
     add(state, owner)
-    assert refusal(ask(state, owner, -1)) == "target router-7 (SSH) is this client's own"
-    assert refusal(ask(state, owner, -2, OTHER)) == "no target router-8 (SSH) is registered"
+    assert refusal(ask(state, owner, -1)) == "target router-7 (SSH) belongs to this client itself"
+    assert refusal(ask(state, owner, -2, OTHER)) == "target router-8 (SSH) is not registered"
 
     state = state_02(bridge=False)
     owner, caller = client(state, "a"), client(state, "b")
     add(state, owner)
-    assert refusal(ask(state, caller, -1)) == "no target router-7 (SSH) is registered"
+    assert refusal(ask(state, caller, -1)) == "target router-7 (SSH) is not registered"
 
 
 def test_bridge_beside_a_handler() -> None:
@@ -483,11 +485,13 @@ def test_sessions_that_one_client_has_open_are_bounded() -> None:
         state.respond(asker, tag, None)
     state.attach(asker, -1)
     assert (
-        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+        refusal(state.receive(asker, Session(-3, SSH), 0))
+        == "this client has reached the maximum of 2 sessions"
     )
     state.attach(asker, -2)
     assert (
-        refusal(state.receive(asker, Session(-3, SSH), 0)) == "this client has 2 sessions, the most allowed"
+        refusal(state.receive(asker, Session(-3, SSH), 0))
+        == "this client has reached the maximum of 2 sessions"
     )
     state.detach(asker, -2)
     assert len(state.receive(asker, Session(-3, SSH), 0)) == 1

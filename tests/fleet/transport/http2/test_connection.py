@@ -50,7 +50,7 @@ async def test_headers_in_pieces(server: End) -> None:
 
     server.get(headers(3, block=HEAD[:2], last=False), data(1, b"x"))
     assert code_of_goaway(server) is Code.PROTOCOL_ERROR
-    assert server.heard[0].seen[-1] == "a header block is interrupted"
+    assert server.heard[0].seen[-1] == "a header block is interrupted by another frame"
 
 
 async def test_long_headers_go_in_pieces(client: End) -> None:
@@ -257,7 +257,7 @@ async def test_goaway_of_a_server(client: End) -> None:
     assert not client.connection.can_open
     client.get(headers(1, end=True, block=RESPONSE))
     first.stream.send_data(b"", end=True)
-    assert client.ends == ["it went away: max_age"]
+    assert client.ends == ["the peer sent GOAWAY: max_age"]
 
 
 async def test_limit_of_a_servers_streams(client: End) -> None:

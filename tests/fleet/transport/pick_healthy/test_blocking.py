@@ -31,7 +31,9 @@ async def channels() -> AsyncIterator[Callable[..., BlockingPickHealthyChannel]]
     """Opens channels."""
     opened: list[BlockingPickHealthyChannel] = []
 
-    def open_to(*auths: FakeAuth, settings: BalancerSettings = FAST, **more: Any) -> BlockingPickHealthyChannel:
+    def open_to(
+        *auths: FakeAuth, settings: BalancerSettings = FAST, **more: Any
+    ) -> BlockingPickHealthyChannel:
         opened.append(open_blocking_channel([auth.reached_at for auth in auths], settings=settings, **more))
         return opened[-1]
 
@@ -127,4 +129,4 @@ async def test_subscriber_that_fails_stops_no_channel(
     await eventually(lambda: heard[-1:] == [grpc.ChannelConnectivity.READY])
     auth.turn(healthy=False)
     await eventually(lambda: grpc.ChannelConnectivity.TRANSIENT_FAILURE in heard)
-    assert "a callback of a channel failed" in caplog.text
+    assert "a callback of the channel's user failed" in caplog.text

@@ -30,7 +30,9 @@ async def channels() -> AsyncIterator[Callable[..., PickHealthyChannel]]:
     """Opens channels."""
     opened: list[PickHealthyChannel] = []
 
-    def open_to(*where: FakeAuth | Forward, settings: BalancerSettings = FAST, **more: Any) -> PickHealthyChannel:
+    def open_to(
+        *where: FakeAuth | Forward, settings: BalancerSettings = FAST, **more: Any
+    ) -> PickHealthyChannel:
         at = [one.reached_at if isinstance(one, FakeAuth) else one.listen for one in where]
         opened.append(open_channel(at, settings=settings, **more))
         return opened[-1]

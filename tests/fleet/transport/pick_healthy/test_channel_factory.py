@@ -60,7 +60,9 @@ def test_one_name_is_shuffled_by_grpc() -> None:
 
 def test_each_connection_is_its_own_and_is_watched_by_pings() -> None:
     """A shared connection would lead a backup to the very server that is to be left."""
-    options = dict(_ConnectionFactory(MANY, None, DeadPeer(ping_after=5.0, answer_within=2.0)).target(True)[1])
+    options = dict(
+        _ConnectionFactory(MANY, None, DeadPeer(ping_after=5.0, answer_within=2.0)).target(True)[1]
+    )
     assert options["grpc.use_local_subchannel_pool"] == 1
     assert (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"]) == (5000, 2000)
 

@@ -8,20 +8,20 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from fleet.protocol.recovery.pick_healthy import RequestConfig, Balancer, ServerHealth, Watch, RetireReason
+from fleet.protocol.recovery.pick_healthy import Balancer, RequestConfig, RetireReason, ServerHealth, Watch
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
 from fleet.transport.pick_healthy.events import (
     ConfigUpdate,
-    ServiceUnknown,
-    HealthUpdate,
     ConnectivityChange,
+    HealthUpdate,
+    ServiceUnknown,
     connectivity_of,
     decide,
     event_of_status,
     is_answer,
     log_retired,
-    log_unreadable,
     log_unknown_service,
+    log_unreadable,
     policy_of,
     wait_again,
 )
@@ -32,7 +32,9 @@ def test_a_connection_becomes_healthy() -> None:
     """Each event in turn."""
     balancer = Balancer()
     balancer.start()
-    assert decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0) == [RequestConfig(0, 1)]
+    assert decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0) == [
+        RequestConfig(0, 1)
+    ]
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
     found = ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, "x"), "auth")
     assert decide(balancer, 0, ConfigUpdate(1, found), 0.0, 0.0) == [Watch(0, 1, "x")]
@@ -41,7 +43,7 @@ def test_a_connection_becomes_healthy() -> None:
     assert connectivity_of(balancer) is grpc.ChannelConnectivity.READY
 
 
-@pytest.mark.parametrize("found", [None, ConfigResponse(None), ConfigResponse(None, "a", "it ends too early")])
+@pytest.mark.parametrize("found", [None, ConfigResponse(None), ConfigResponse(None, "a", "it is truncated")])
 def test_no_config(found: ConfigResponse | None) -> None:
     """Before a policy is known, no outcome of the question keeps a connection from being READY."""
     balancer = Balancer()
@@ -79,7 +81,7 @@ def test_answer_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixtur
     """Of each server; every one of them counts, and what can be read, or did not come, is none."""
     told: set[str] = set()
     for auth in ("a", "b", "a"):
-        assert log_unreadable("channel", ConfigResponse(None, auth, "it ends too early"), told)
+        assert log_unreadable("channel", ConfigResponse(None, auth, "it is truncated"), told)
     assert caplog.text.count("service-config.refused") == 2
     for found in (None, ConfigResponse(None), ConfigResponse(ServiceConfig(), "c")):
         assert not log_unreadable("channel", found, told)
@@ -89,7 +91,7 @@ def test_answer_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixtur
     ("found", "watch"),
     [
         pytest.param(None, "", id="the question failed"),
-        pytest.param(ConfigResponse(None, "b", "it ends too early"), "", id="the answer cannot be read"),
+        pytest.param(ConfigResponse(None, "b", "it is truncated"), "", id="the answer cannot be read"),
         pytest.param(ConfigResponse(None), None, id="the server has no policies"),
     ],
 )
@@ -100,7 +102,13 @@ def test_only_a_server_without_policies_ends_the_watch_of_the_last_one(
     balancer = Balancer()
     balancer.start()
     decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
-    decide(balancer, 0, ConfigUpdate(1, ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, ""), "a")), 0.0, 0.0)
+    decide(
+        balancer,
+        0,
+        ConfigUpdate(1, ConfigResponse(ServiceConfig(PickHealthyMode.RECONNECT, ""), "a")),
+        0.0,
+        0.0,
+    )
     again = decide(balancer, 0, ConnectivityChange(grpc.ChannelConnectivity.READY), 0.0, 0.0)
     assert again == [RequestConfig(0, 2), Watch(0, 2, "")]
     assert decide(balancer, 0, ConfigUpdate(2, found), 0.0, 0.0) == (
@@ -136,7 +144,7 @@ def test_service_that_servers_do_not_know_is_the_problem_of_the_policy(
     assert after is not None
     assert (
         after.problem
-        == "SERVICE_UNKNOWN: no health service 'x'; the health of the whole server counts instead"
+        == "SERVICE_UNKNOWN: no health service 'x'; using the health of the whole server instead"
     )
     assert policy_of(balancer, None, None) is None
     logged: set[str] = set()
@@ -144,4 +152,4 @@ def test_service_that_servers_do_not_know_is_the_problem_of_the_policy(
         log_unknown_service("channel", ServiceUnknown(1, "x"), logged)
     assert caplog.text.count("health.service_unknown: channel: SERVICE_UNKNOWN: no health service 'x'") == 1
     log_unknown_service("channel", ServiceUnknown(1, ""), logged)
-    assert "the server does not know its own health" in caplog.text
+    assert "the server does not report its own health" in caplog.text

@@ -95,7 +95,7 @@ async def test_callback_that_fails_stops_no_channel(
     assert await who(channel) == "a"
     first.turn(healthy=False)
     await answered_by(channel, "b")
-    await eventually(lambda: "a callback of a channel failed" in caplog.text)
+    await eventually(lambda: "a callback of the channel's user failed" in caplog.text)
     first.turn(healthy=True)
     second.turn(healthy=False)
     await answered_by(channel, "a")
@@ -108,7 +108,11 @@ async def test_reconnect_mode_health_and_reconnect(auths: Auths, channels: Any) 
     await balanced(channel)
     assert await who(channel) == "a"
     policy = channel.policy
-    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.PickHealthyMode.RECONNECT, True, "a")
+    assert (policy.mode, policy.health_check, policy.auth_id) == (
+        service_config.PickHealthyMode.RECONNECT,
+        True,
+        "a",
+    )
     first.turn(healthy=False)
     await answered_by(channel, "b")
     # Calls move first; who asks is told after that, by another thread where there are threads.
@@ -276,7 +280,7 @@ async def test_policy_that_cannot_be_read(
     await balanced(channel)
     assert await who(channel) == "a"
     assert len(refusals) == 1
-    assert caplog.text.count("service-config.refused: channel: of auth 'a'") == 1
+    assert caplog.text.count("service-config.refused: channel: policy of auth 'a'") == 1
     assert auth.configs_asked == 1
 
 
@@ -306,7 +310,11 @@ async def test_healthy_backup_that_cannot_tell_its_policy(auths: Auths, channels
     await answered_by(channel, "b")
     await eventually(lambda: channel.moves == 1)
     policy = channel.policy
-    assert (policy.mode, policy.health_check, policy.auth_id) == (service_config.PickHealthyMode.RECONNECT, True, "a")
+    assert (policy.mode, policy.health_check, policy.auth_id) == (
+        service_config.PickHealthyMode.RECONNECT,
+        True,
+        "a",
+    )
     first.turn(healthy=True)
     second.turn(healthy=False)
     await answered_by(channel, "a")
@@ -332,7 +340,10 @@ async def test_state_while_the_policy_hangs(auths: Auths, channels: Any) -> None
 
 
 async def test_state_of_a_lost_connection_is_never_idle(auths: Auths, channels: Any) -> None:
-    """In pick_first too: it is made again without an RPC that asks for it. docs/pick-healthy.md, "The state"."""
+    """In pick_first too: it is made again without an RPC that asks for it.
+
+    docs/reference/pick-healthy.md, "Channel state".
+    """
     auth = await auths("a", ServiceConfig())
     channel = channels(auth)
     await balanced(channel)

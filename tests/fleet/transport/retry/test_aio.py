@@ -226,7 +226,9 @@ async def test_waits_are_never_short(backend: FailingBackend) -> None:
     async def half(seconds: float) -> None:
         clock.sleep(seconds / 2 if seconds > 1 else seconds)
 
-    retrying = RetryInterceptor(RetryPolicy(attempts=1, backoff=8.0), clock=clock.now, sleep=half, chance=lambda: 0.0)
+    retrying = RetryInterceptor(
+        RetryPolicy(attempts=1, backoff=8.0), clock=clock.now, sleep=half, chance=lambda: 0.0
+    )
     async with grpc.aio.insecure_channel(backend.address, interceptors=[retrying]) as channel:
         how = told(code="UNAVAILABLE", succeed_after=1)
         await channel.unary_unary(UNARY)(b"", metadata=how)

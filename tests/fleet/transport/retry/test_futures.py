@@ -77,7 +77,7 @@ async def test_future_out_of_time(channel: grpc.Channel) -> None:
     error = await asyncio.to_thread(future.exception, 60)
     assert isinstance(error, TimedOutCall)
     assert str(error).startswith(
-        "DEADLINE_EXCEEDED: the caller's deadline of 30 s would be over before the next"
+        "DEADLINE_EXCEEDED: the caller's deadline of 30 s would expire before the next"
     )
 
 

@@ -100,7 +100,7 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("on a connection that was let go", _REGISTER, "test_session_on_a_connection_that_the_server_let_go"),
         ("the server ends the stream", _REGISTER, "test_stream_that_the_server_does_not_know_is_a_refusal"),
         ("the client leaves meanwhile", _REGISTER, "test_register_that_is_left_answers_first"),
-        ("the session breaks at once", _STRICT, "test_handler_of_our_client_fails_and_their_server_goes_on"),
+        ("the session breaks at once", _STRICT, "test_handler_of_our_client_fails"),
     ),
     "sessions that the client asks for": (
         ("not started", _CLIENT, "test_session_before_run_is_refused"),

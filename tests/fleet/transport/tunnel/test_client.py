@@ -27,7 +27,7 @@ async def test_run_twice_at_once_is_refused_and_the_first_goes_on(ground: Ground
     """The second run is an error of its caller; after the first has ended a new one works."""
     tunnel = TunnelServer()
     running = await ground.client(await ground.server(tunnel), SSH, handler=taking(echo))
-    with pytest.raises(TunnelError, match="runs already"):
+    with pytest.raises(TunnelError, match="is already running"):
         await running.client.run([SSH])
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
@@ -100,9 +100,11 @@ async def test_sessions_that_wait_are_told_when_the_tunnel_goes_down(ground: Gro
 
     running = await ground.client(await ground.server(TunnelServer(handler=hang)))
     waiting = asyncio.create_task(running.client.open_session(SSH))
-    await eventually(lambda: bool(running.client._register_stream and running.client._register_stream.waiters))
+    await eventually(
+        lambda: bool(running.client._register_stream and running.client._register_stream.waiters)
+    )
     running.client.stop()
-    with pytest.raises(TunnelError, match="went down"):
+    with pytest.raises(TunnelError, match="connection ended"):
         await waiting
 
 
@@ -140,7 +142,7 @@ async def test_answers_reach_whoever_asked_in_their_order(ground: Ground) -> Non
     answers = await asyncio.gather(
         client.add_target(SSH), client.remove_target(SSH), client.add_target(SSH), return_exceptions=True
     )
-    assert ["may not be claimed" in str(answer) for answer in answers] == [True, False, True]
+    assert ["may not be registered" in str(answer) for answer in answers] == [True, False, True]
     assert "is not registered by this client" in str(answers[1])
 
 
@@ -181,7 +183,7 @@ async def test_session_on_a_closed_channel_says_so(ground: Ground) -> None:
 
 async def test_news_that_break_their_hearer_break_nothing_else(ground: Ground) -> None:
     """A callback that raises is logged; the tunnel goes on."""
-    ground.expected.append("a callback failed")
+    ground.expected.append("a callback of the tunnel's user failed")
     heard: list[Target] = []
 
     def hear(target: Target, there: bool) -> None:

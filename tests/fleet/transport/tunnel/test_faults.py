@@ -211,7 +211,7 @@ async def test_server_that_speaks_of_tags_nobody_asked_for_is_borne(ground: Grou
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
-    refusal = codec.encode(WireVersion.V0_2, Session(0, SSH, error="a server's tags are positive"))
+    refusal = codec.encode(WireVersion.V0_2, Session(0, SSH, error="tags of a server must be positive"))
     await eventually(lambda: {refusal, codec.first_message(5)} <= set(answers))
     assert not running.task.done()
     await running.client.close()
@@ -259,7 +259,7 @@ async def test_data_of_another_session_ends_the_session_at_the_server(ground: Gr
     await call.write(tunnel_pb2.Data(tag=asked.tag, data=b"mine").SerializeToString())
     assert await stream.read() == b"mine"
     await call.write(tunnel_pb2.Data(tag=77, data=b"another's").SerializeToString())
-    why = f"data of tag 77 came on the stream of tag {asked.tag}"
+    why = f"data with tag 77 arrived on the stream of tag {asked.tag}"
     with pytest.raises(TunnelAbortedError, match=why):
         await stream.read()
     assert await failure_of(call) == (grpc.StatusCode.ABORTED, why)
@@ -296,7 +296,7 @@ async def test_data_of_another_session_ends_the_session_at_the_client(ground: Gr
     running = await ground.client(f"127.0.0.1:{port}", SSH, handler=taking(echo))
     async with asyncio.timeout(60):
         told = codec.decode(WireVersion.V0_2, await heard.get())
-    assert told == Session(5, SSH, error="data of tag 6 came on the stream of tag 5")
+    assert told == Session(5, SSH, error="data with tag 6 arrived on the stream of tag 5")
     assert not running.task.done()
     await running.client.close()
     await server.stop(0)

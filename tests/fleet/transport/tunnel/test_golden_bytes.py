@@ -86,7 +86,7 @@ def test_fields_nobody_knows_are_passed_over() -> None:
 @pytest.mark.parametrize("raw", ["0a", "0aff", "08", "0b", "ffffffffffffffffffffff", "1a05 0801"])
 def test_garbage_is_no_register_message(wire: WireVersion, raw: str) -> None:
     """It breaks off, or names a wire type that is gone: an error with a sentence."""
-    with pytest.raises(TunnelError, match="no message of version"):
+    with pytest.raises(TunnelError, match="cannot be decoded as version"):
         codec.decode(wire, bytes.fromhex(raw))
 
 
@@ -151,7 +151,7 @@ def test_data_of_others_is_read_whatever_they_put_into_it(raw: str, payload: byt
 @pytest.mark.parametrize("raw", ["12", "1205 6869", "12ffffffff0f 68", "0b", "12ffffffffffffffffffff 68"])
 def test_garbage_is_no_data(raw: str) -> None:
     """It breaks off: an error with a sentence."""
-    with pytest.raises(TunnelError, match="no Data"):
+    with pytest.raises(TunnelError, match="cannot be decoded as Data"):
         codec.read_data(bytes.fromhex(raw))
 
 

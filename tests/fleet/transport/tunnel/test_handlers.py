@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from fleet.protocol.tunnel.messages import TunnelError
-from fleet.transport.tunnel.handlers import FunctionSession, dial, call_back
+from fleet.transport.tunnel.handlers import FunctionSession, call_back, dial
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer
 from fleet.transport.tunnel.stream import TunnelAbortedError, TunnelStream
@@ -21,13 +21,13 @@ async def test_dial_a_service_that_is_down_is_a_refusal_with_its_address() -> No
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(TunnelError, match=f"127.0.0.1:{port} cannot be reached: Connection refused$"):
+        with pytest.raises(TunnelError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused$"):
             await dial("127.0.0.1", port, SessionPolicy())
 
 
 async def test_dial_a_name_that_nobody_knows_says_so() -> None:
     """The resolver's words, whichever they are, and not a number."""
-    with pytest.raises(TunnelError, match=r"^nobody.invalid:22 cannot be reached: (?!Unknown error)\D+$"):
+    with pytest.raises(TunnelError, match=r"^cannot connect to nobody.invalid:22: (?!Unknown error)\D+$"):
         await dial("nobody.invalid", 22, SessionPolicy())
 
 
@@ -40,7 +40,9 @@ async def test_bridge_whose_target_vanishes_tells_the_caller_where_it_broke(grou
     stream = await caller.client.open_session(SSH)
     await still_works(stream)
     await owner.client.close()
-    with pytest.raises(TunnelAbortedError, match="at the target's end of the bridge: the client went away"):
+    with pytest.raises(
+        TunnelAbortedError, match="at the target's end of the bridge: the client disconnected"
+    ):
         await stream.read()
     await eventually(lambda: no_sessions(tunnel))
 
@@ -94,7 +96,7 @@ def test_tell_a_callback_that_fails_is_logged_and_no_more(caplog: pytest.LogCapt
     call_back(None, 1)
     call_back(heard.remove, 2)
     assert heard == [1]
-    assert "a callback failed" in caplog.text
+    assert "a callback of the tunnel's user failed" in caplog.text
 
 
 async def test_dialled_and_discarded_closes_its_connection(ground: Ground) -> None:

@@ -51,7 +51,7 @@ async def test_certificate_binds_the_targets_it_names(ground: Ground, certificat
     channel = ground.channel(address, tls=certificates.of("router-7"))
     client = await ground.client("", SSH, Target("router-8", "SSH"), channel=channel, handler=taking(echo))
     assert set(tunnel.targets()) == {SSH}
-    assert "may not be claimed by router-7" in client.client.rejected_targets[Target("router-8", "SSH")]
+    assert "may not be registered by router-7" in client.client.rejected_targets[Target("router-8", "SSH")]
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
     await stream.close()
@@ -86,7 +86,7 @@ async def test_another_certificate_does_not_displace_a_target(
             "", SSH, channel=channel, handler=taking(echo), name="router-7", generation=generation
         )
         refused.append(running.client.rejected_targets.get(SSH, ""))
-    assert refused == ["", f"target {SSH} is registered already by another client"]
+    assert refused == ["", f"target {SSH} is already registered by another client"]
 
 
 async def test_word_of_a_register_stream_is_good_for_its_certificate_alone(
@@ -105,7 +105,7 @@ async def test_word_of_a_register_stream_is_good_for_its_certificate_alone(
     await other.write(codec.first_message(1))
     code, details = await failure_of(other)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert "no Register stream on this connection" in details
+    assert "this connection has no Register stream" in details
 
 
 async def test_client_without_a_certificate_is_not_let_in(ground: Ground, certificates: Certificates) -> None:

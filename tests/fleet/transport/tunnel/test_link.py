@@ -16,7 +16,7 @@ from fleet.nodes.local.forwards import Forward
 from fleet.protocol.backoff import Backoff
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport import channels
-from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession
 from fleet.transport.tunnel.link import LinkSettings, TunnelLink, TunnelSpec
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
@@ -70,7 +70,9 @@ async def linked(
 ) -> AsyncIterator[tuple[TunnelLink, Seen]]:
     seen = Seen()
     spec = TunnelSpec(targets=(ECHO,), handler=take, name=name)
-    link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=keeping, on_up=seen.hear)
+    link = TunnelLink(
+        lambda: channels.open_channel(f"127.0.0.1:{port}"), spec, settings=keeping, on_up=seen.hear
+    )
     running = asyncio.create_task(link.run())
     try:
         yield link, seen
@@ -166,7 +168,9 @@ async def test_link_with_a_frozen_server_aborts_its_sessions() -> None:
         forward = Forward("server", ("127.0.0.1", 0), ("127.0.0.1", port))
         await forward.start()
         spec = TunnelSpec(targets=(ECHO,), handler=take_and_hold, name="host-1")
-        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{forward.listen[1]}"), spec, settings=keeping)
+        link = TunnelLink(
+            lambda: channels.open_channel(f"127.0.0.1:{forward.listen[1]}"), spec, settings=keeping
+        )
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
@@ -230,7 +234,7 @@ async def test_link_whose_callback_fails_stays_up(caplog: pytest.LogCaptureFixtu
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
-            await eventually(lambda: "a callback failed" in caplog.text)
+            await eventually(lambda: "a callback of the tunnel's user failed" in caplog.text)
             with pytest.raises(TunnelError, match="nobody"):  # so it is up, and asked
                 await link.open_session(Target("nobody"), within=5)
         finally:
@@ -244,7 +248,9 @@ async def test_link_asks_again_for_a_target_that_another_client_had() -> None:
         async with linked(port, name="other"):
             await eventually(lambda: ECHO in tunnel.targets())
             link, seen = await stack.enter_async_context(linked(port))
-            await eventually(lambda: "registered already by another client" in link.rejected_targets.get(ECHO, ""))
+            await eventually(
+                lambda: "already registered by another client" in link.rejected_targets.get(ECHO, "")
+            )
             assert link.registered_targets == frozenset()
         await eventually(lambda: link.registered_targets == {ECHO})
         assert link.rejected_targets == {}
@@ -264,14 +270,16 @@ async def test_link_gets_its_target_back_from_its_own_stale_registration() -> No
             await way.start()
         dialled = ways[0]
         spec = TunnelSpec(targets=(ECHO,), handler=take)
-        link = TunnelLink(lambda: channels.open_channel(f"127.0.0.1:{dialled.listen[1]}"), spec, settings=keeping)
+        link = TunnelLink(
+            lambda: channels.open_channel(f"127.0.0.1:{dialled.listen[1]}"), spec, settings=keeping
+        )
         running = asyncio.create_task(link.run())
         try:
             await eventually(lambda: ECHO in tunnel.targets())
             stale = tunnel.owner(ECHO)
             dialled = ways[1]
             await ways[0].change(mode=ForwardMode.HOLD)
-            await eventually(lambda: "registered already" in link.rejected_targets.get(ECHO, ""))
+            await eventually(lambda: "already registered" in link.rejected_targets.get(ECHO, ""))
             assert tunnel.owner(ECHO) is stale
             await ways[0].change(mode=ForwardMode.CUT)
             await eventually(lambda: link.registered_targets == {ECHO})

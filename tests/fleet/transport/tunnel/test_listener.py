@@ -46,7 +46,7 @@ async def test_stop_resets_what_is_open_and_refuses_what_comes(ground: Ground) -
 
 async def test_fault_of_who_opens_sessions_resets_its_connection_alone(ground: Ground) -> None:
     """It is logged, and the listener goes on."""
-    ground.expected.append("no session for a connection")
+    ground.expected.append("a connection was reset, because no session could be opened")
 
     async def fail() -> TunnelStream:
         raise ZeroDivisionError

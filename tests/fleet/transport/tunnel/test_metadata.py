@@ -24,7 +24,9 @@ def test_greeting_of_others() -> None:
     """They say nothing of all this, whatever else they say."""
     said = (("user-agent", "grpc-go/1.60"), ("x-refloat-features-bin", b"half-close"))
 
-    assert metadata.read_register_metadata(said) == RegisterMetadata(None, half_close=False, name="", generation=0)
+    assert metadata.read_register_metadata(said) == RegisterMetadata(
+        None, half_close=False, name="", generation=0
+    )
 
 
 def test_features_are_a_list() -> None:
@@ -36,14 +38,14 @@ def test_features_are_a_list() -> None:
 @pytest.mark.parametrize("version", ["0.3", "", "latest", "0.2 "])
 def test_greeting_of_an_unknown_version(version: str) -> None:
     """Refused with what there is."""
-    with pytest.raises(TunnelError, match=r"is no version: 0\.1 or 0\.2"):
+    with pytest.raises(TunnelError, match=r"is not a supported version"):
         metadata.read_register_metadata([("x-grpctunnel-version", version)])
 
 
 @pytest.mark.parametrize("generation", ["-1", "1.5", "", "²", "9" * 20, "0x1"])
 def test_greeting_of_no_number(generation: str) -> None:
     """A generation is a whole number that fits."""
-    with pytest.raises(TunnelError, match="is no whole number"):
+    with pytest.raises(TunnelError, match="is not a whole number"):
         metadata.read_register_metadata([("x-refloat-generation", generation)])
 
 

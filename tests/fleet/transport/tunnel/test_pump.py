@@ -172,7 +172,9 @@ async def test_reader_that_never_reads_stops_its_sender_and_nobody_else(ground: 
 
 
 @pytest.mark.parametrize("closing", HalfClosePolicy)
-async def test_end_of_sending_with_a_peer_that_cannot_half_close(ground: Ground, closing: HalfClosePolicy) -> None:
+async def test_end_of_sending_with_a_peer_that_cannot_half_close(
+    ground: Ground, closing: HalfClosePolicy
+) -> None:
     """`close` says it and loses the answer; `defer` keeps it back, so that what is still sent arrives."""
     said = asyncio.Event()
 

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from fleet.protocol.tunnel.messages import Target, WireVersion
-from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession
 from fleet.transport.tunnel.server import TunnelServer
 from tests.fakes.strict_server import StrictServer
 from tests.fakes.strict_words import GoError
@@ -24,7 +24,9 @@ _WITHIN = 60.0
 
 
 @contextlib.asynccontextmanager
-async def strict_server(wire: WireVersion, *options: tuple[str, int]) -> AsyncIterator[tuple[StrictServer, str]]:
+async def strict_server(
+    wire: WireVersion, *options: tuple[str, int]
+) -> AsyncIterator[tuple[StrictServer, str]]:
     """A server of other make, which knows a tag on its own connection only."""
     server = StrictServer(wire, options=options)
     try:
@@ -46,7 +48,7 @@ async def test_session_on_a_connection_that_the_server_let_go(ground: Ground, wi
     async with strict_server(wire, *_AGED) as (server, address):
         _, channel = await registered(ground, address, wire)
         await eventually(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
-        with pytest.raises(GoError, match="this connection is being left"):
+        with pytest.raises(GoError, match="the client is leaving this connection"):
             await server.new_session(SSH.name, SSH.type, within=_WITHIN)
         assert len(server.clients) == 1
         assert not server.complaints.heard
@@ -91,7 +93,7 @@ async def test_register_that_is_left_answers_first(ground: Ground, wire: WireVer
         finishing = asyncio.create_task(ours.client.finish())
         await asyncio.sleep(0)
         let_go.set()
-        with pytest.raises(GoError, match="this connection is being left"):
+        with pytest.raises(GoError, match="the client is leaving this connection"):
             await session
         await finishing
         await eventually(ours.task.done)

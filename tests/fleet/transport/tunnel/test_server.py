@@ -39,10 +39,10 @@ ROOT = Path(__file__).parents[4]
 @pytest.mark.parametrize(
     ("raw", "code", "says"),
     [
-        (b"\x08\x01\x12\x01x", grpc.StatusCode.INVALID_ARGUMENT, "must be its tag alone"),
-        (b"\x18\x01", grpc.StatusCode.INVALID_ARGUMENT, "must be its tag alone"),
-        (b"", grpc.StatusCode.INVALID_ARGUMENT, "tag 0 names no session"),
-        (b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, "is no Data"),
+        (b"\x08\x01\x12\x01x", grpc.StatusCode.INVALID_ARGUMENT, "must contain only its tag"),
+        (b"\x18\x01", grpc.StatusCode.INVALID_ARGUMENT, "must contain only its tag"),
+        (b"", grpc.StatusCode.INVALID_ARGUMENT, "tag 0 is not a session's tag"),
+        (b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, "cannot be decoded as Data"),
         (
             codec.first_message(77),
             grpc.StatusCode.NOT_FOUND,
@@ -87,9 +87,9 @@ async def test_tunnel_stream_on_another_connection_is_refused(ground: Ground) ->
     await other.write(codec.first_message(asked.tag))
     code, details = await failure_of(other)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert "open both on one connection" in details
+    assert "Open both streams on one connection" in details
     register.cancel()
-    with pytest.raises(TunnelError, match="the client went away"):
+    with pytest.raises(TunnelError, match="the client disconnected"):
         await wanted
 
 
@@ -114,7 +114,7 @@ async def test_register_twice_on_one_connection_is_refused(ground: Ground) -> No
     second = ground.raw(channel, REGISTER)
     code, details = await failure_of(second)
     assert code is grpc.StatusCode.ALREADY_EXISTS
-    assert "one Register stream a connection" in details
+    assert "already has a Register stream" in details
     good = await tunnel.open_session(SSH)
     await still_works(good)
     await good.close()
@@ -131,7 +131,7 @@ async def test_register_with_garbage_ends_with_a_sentence(ground: Ground, wire: 
         await register.read()  # the server's capabilities
     code, details = await failure_of(register)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert f"no message of version {wire.value}" in details
+    assert f"cannot be decoded as version {wire.value}" in details
     await eventually(lambda: no_sessions(tunnel))
 
 
@@ -155,7 +155,7 @@ async def test_register_of_another_version_is_refused_by_name(ground: Ground) ->
     address = await ground.server(TunnelServer(WireVersion.V0_2))
     call = ground.raw(ground.channel(address), REGISTER, ("x-grpctunnel-version", "0.1"))
     code, details = await failure_of(call)
-    assert (code, details) == (grpc.StatusCode.FAILED_PRECONDITION, "this listener speaks version 0.2 only")
+    assert (code, details) == (grpc.StatusCode.FAILED_PRECONDITION, "this listener only supports version 0.2")
 
 
 async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None:
@@ -176,7 +176,7 @@ async def test_target_of_another_client_is_refused_and_both_live(ground: Ground)
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=taking(echo))
     second = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "registered already by another client" in second.client.rejected_targets[SSH]
+    assert "already registered by another client" in second.client.rejected_targets[SSH]
     for target in (SSH, Target("other")):
         stream = await tunnel.open_session(target)
         await still_works(stream)
@@ -203,10 +203,10 @@ async def test_client_come_back_with_an_earlier_clock_displaces_itself_once_it_i
     address = await ground.server(tunnel)
     await ground.client(address, SSH, handler=refusing("stale"), name="host-1", generation=2)
     early = await ground.client(address, SSH, handler=taking(echo), name="host-1", generation=1)
-    assert "registered already by another client" in early.client.rejected_targets[SSH]
+    assert "already registered by another client" in early.client.rejected_targets[SSH]
     silent = True
     stranger = await ground.client(address, SSH, handler=taking(echo), name="host-2", generation=3)
-    assert "registered already by another client" in stranger.client.rejected_targets[SSH]
+    assert "already registered by another client" in stranger.client.rejected_targets[SSH]
     await early.client.add_target(SSH)
     stream = await tunnel.open_session(SSH)
     await still_works(stream)
@@ -222,7 +222,7 @@ async def test_session_that_is_refused_reaches_its_caller_alone(ground: Ground) 
     good = await tunnel.open_session(SSH)
     with pytest.raises(TunnelError, match="bad: closed on Sundays"):
         await tunnel.open_session(Target("bad"))
-    with pytest.raises(TunnelError, match="no target nobody is registered"):
+    with pytest.raises(TunnelError, match="target nobody is not registered"):
         await tunnel.open_session(Target("nobody"))
     await still_works(good)
     await good.close()
@@ -247,7 +247,10 @@ async def test_session_whose_stream_never_comes_costs_only_its_caller(ground: Gr
 
 async def test_handler_that_raises_ends_its_session_alone(ground: Ground) -> None:
     """A fault in a stranger's code is logged, its session is aborted, and the next one is served."""
-    ground.expected += ["the handler of a session to", "the handler failed to take"]
+    ground.expected += [
+        "the handler failed in a session to",
+        "the handler failed on the request for a session to",
+    ]
 
     async def fail(target: Target) -> AcceptedSession:
         if target.name == "at-once":
@@ -290,7 +293,7 @@ async def test_bridge_tells_its_caller_of_a_refusal_and_carries_bytes(ground: Gr
 @pytest.mark.parametrize("which", ["on_client", "on_target"])
 async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground, which: str) -> None:
     """Its fault is logged, the client is served, and when it goes nothing of it is left."""
-    ground.expected.append("a callback failed")
+    ground.expected.append("a callback of the tunnel's user failed")
 
     def hear(*news: object) -> None:
         raise ZeroDivisionError(news)
@@ -307,7 +310,7 @@ async def test_callback_that_raises_leaves_no_registration_behind(ground: Ground
 
 async def test_rule_that_raises_allows_nothing_and_ends_nothing(ground: Ground) -> None:
     """In doubt a target is refused; the client lives on."""
-    ground.expected.append("the rule of who may claim router-7 (SSH) failed")
+    ground.expected.append("checking the claim on target router-7 (SSH) failed")
 
     def rule(peer: Peer, target: Target) -> bool:
         if target == SSH:
@@ -317,7 +320,7 @@ async def test_rule_that_raises_allows_nothing_and_ends_nothing(ground: Ground) 
     tunnel = TunnelServer(may_claim=rule)
     address = await ground.server(tunnel)
     running = await ground.client(address, SSH, Target("other"), handler=taking(echo))
-    assert "may not be claimed" in running.client.rejected_targets[SSH]
+    assert "may not be registered" in running.client.rejected_targets[SSH]
     stream = await tunnel.open_session(Target("other"))
     await still_works(stream)
     await stream.close()
@@ -336,7 +339,10 @@ async def test_register_reader_that_fails_ends_its_client_with_a_sentence(
 
     monkeypatch.setattr(tunnel._state, "receive", fail)
     await register.write(codec.encode(WireVersion.V0_2, Registration(Op.ADD, SSH)))
-    assert await failure_of(register) == (grpc.StatusCode.FAILED_PRECONDITION, "this server failed")
+    assert await failure_of(register) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "internal error of the tunnel server",
+    )
 
 
 async def test_client_that_reads_nothing_is_ended_in_time(
@@ -413,7 +419,7 @@ async def test_tunnel_stream_that_never_says_its_tag_is_ended(
     channel = ground.channel(await ground.server(TunnelServer()))
     await ground.client("", SSH, channel=channel, handler=taking(echo))
     silent = ground.raw(channel, TUNNEL)
-    assert await failure_of(silent) == (grpc.StatusCode.DEADLINE_EXCEEDED, "no tag came")
+    assert await failure_of(silent) == (grpc.StatusCode.DEADLINE_EXCEEDED, "the tag was not received in time")
 
 
 async def test_many_sessions_leave_nothing_behind(ground: Ground) -> None:
@@ -440,7 +446,7 @@ async def test_peer_killed_by_sigkill_is_an_abort_and_its_target_goes(ground: Gr
         stream = await tunnel.open_session(SSH)
         await still_works(stream)
         process.send_signal(signal.SIGKILL)
-        with pytest.raises(TunnelError, match="the client went away"):
+        with pytest.raises(TunnelError, match="the client disconnected"):
             await stream.read()
         await eventually(lambda: SSH not in tunnel.targets())
     finally:
