@@ -1,4 +1,4 @@
-"""`python -m fleet.nodes NODE`: each node is a program of its own, configured by flags and environment only."""
+"""`python -m fleet.nodes COMMAND`: run one program of a fleet, configured by flags and environment variables only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import click
 from typing_extensions import override
 
-#: The module of each node, whose `command` it is; imported when asked for: the forwarder has no use for grpc.
+#: The module whose `command` runs each program. Imported on demand, so that the forwarder does not load grpc.
 _NODES = {
     "agent": "fleet.nodes.agent.program",
     "auth": "fleet.nodes.auth.server",
@@ -35,12 +35,12 @@ class _Nodes(click.Group):
 
 @click.group(cls=_Nodes, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Run one node of a fleet."""
+    """Run one program of a fleet: an auth, a proxy, agents, a gateway, a balancer or a forwarder."""
 
 
 def run() -> int:
-    """Run it and return the exit code; wrong flags are one line on stderr and 2, without click's usage above it."""
-    # What fails comes to us as an exception and is told in our words; GRPC_VERBOSITY=ERROR has gRPC's beside them.
+    """Run the command and return its exit code. A usage error is one line on stderr and exit code 2."""
+    # gRPC errors reach us as exceptions, and we log them in our own words. GRPC_VERBOSITY=ERROR adds gRPC's own log.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         code = main.main(prog_name="python -m fleet.nodes", standalone_mode=False)

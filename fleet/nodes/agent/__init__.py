@@ -1,3 +1,1 @@
-"""The agents."""
-
 from __future__ import annotations

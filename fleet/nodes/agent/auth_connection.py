@@ -1,6 +1,6 @@
-"""An agent's one connection to some auth, and its heartbeats over it.
+"""The auth connection of an agent, and the heartbeats over it.
 
-The channel is balanced by `teleport_pick_healthy` (RFD 226, "Auth Reconnects"): it does what the auth's policy says.
+The channel is balanced by `teleport_pick_healthy` (RFD 226, "Auth Reconnects") as the auth's policy requires.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-#: A heartbeat may take this long, seconds; the auth itself answers within one even without its backend.
+#: Timeout of a heartbeat, seconds. The auth itself responds within one second even without its backend.
 _RPC_TIMEOUT = 5.0
-#: News of a new connection or of other tunnels is told this soon, seconds, with as much jitter.
+#: Seconds until a changed connection or changed tunnels are reported, plus as much random jitter.
 _NEWS_DELAY = 0.5
 _DEREGISTER_WITHIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who an agent is."""
+    """Id and name of an agent."""
 
     id: str
     name: str
 
 
 class Heartbeats:
-    """Keeps an agent's resource alive through its auth connection."""
+    """Keeps an agent registered, through its auth connection."""
 
     def __init__(
         self,
@@ -62,43 +62,43 @@ class Heartbeats:
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
         self._wakeup = asyncio.Event()
-        # The heartbeats go over another connection than the last one did.
+        # Set when heartbeats go over another connection than the last one did.
         self._channel_changed = asyncio.Event()
         self._connection = channel.connection
         self._is_failing = False
-        # Set while no heartbeat is on its way.
+        # Set while no heartbeat is in progress.
         self._idle = asyncio.Event()
         self._idle.set()
-        # An answer that did not come yet does not mean that nothing was written.
+        # Even a heartbeat without a response may have been written.
         self._has_attempted = False
-        #: The auth that wrote the last heartbeat; empty before the first.
+        #: Id of the auth that wrote the last heartbeat; empty before the first.
         self.last_auth_id = ""
-        #: Revision of the networking config that it runs with.
+        #: Revision of the networking config that the agent runs with.
         self.networking_revision = ""
 
     @property
     def policy(self) -> ChannelPolicy | None:
-        """What its connection runs with; None while nobody told it."""
+        """Load balancing policy of the auth connection; None before it is known."""
         return self._channel.policy
 
     @property
     def channel(self) -> PickHealthyChannel:
-        """The channel that carries them."""
+        """Channel of the heartbeats."""
         return self._channel
 
     @property
     def auth_id(self) -> str:
-        """The auth of its connection, as that auth said; else the one that wrote the last heartbeat."""
+        """Id of the auth at the other end, as reported by that auth; else of the one that wrote the last heartbeat."""
         policy = self.policy
         return self.last_auth_id if policy is None or not policy.auth_id else policy.auth_id
 
     @property
     def interval(self) -> float:
-        """Between heartbeats when nothing happens, seconds."""
+        """Seconds between two heartbeats without news."""
         return self._schedule.interval
 
     async def heartbeat_over(self, channel: PickHealthyChannel) -> fleet_pb2.HeartbeatResponse:
-        """Heartbeat once over another channel, beside those over its own. Raises AioRpcError."""
+        """Send one heartbeat over another channel. Raises AioRpcError."""
         self._has_attempted = True
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
         stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
@@ -106,7 +106,7 @@ class Heartbeats:
         return response
 
     def switch_channel(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
-        """Heartbeat over another channel from now on, to an auth that took one; answers the channel it leaves."""
+        """Send heartbeats over another channel from now on, whose auth has accepted one. Return the old channel."""
         old_channel, self._channel = self._channel, channel
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
         self._connection = channel.connection
@@ -116,24 +116,24 @@ class Heartbeats:
         return old_channel
 
     async def wait_until_idle(self) -> None:
-        """Wait until the heartbeat that is on its way now, if there is one, has ended."""
+        """Wait until no heartbeat is in progress."""
         await self._idle.wait()
 
     def heartbeat_soon(self) -> None:
-        """Something it reports has changed: heartbeat soon."""
+        """Send a heartbeat soon, because something that it reports has changed."""
         self._wakeup.set()
 
     def connection_changed(self) -> None:
-        """The channel has another connection, or another policy: its auth is to be told of us soon."""
+        """Send a heartbeat soon, because the channel has another connection or another policy."""
         if self._channel.connection != self._connection:
             self._connection = self._channel.connection
             self._channel_changed.set()
         self.heartbeat_soon()
 
     async def run(self) -> None:
-        """Heartbeat for ever."""
+        """Send heartbeats forever."""
         self._channel.connect()
-        # The first one should say what it runs with.
+        # The first heartbeat should report the policy of the connection.
         await background.wait_for(self._channel.config_response_event, _RPC_TIMEOUT)
         self._wakeup.clear()
         while True:
@@ -141,7 +141,7 @@ class Heartbeats:
             await self._wait(await self._heartbeat())
 
     async def deregister(self) -> None:
-        """Delete the resource, if there may be one and that takes no time: the agent ends in any case."""
+        """Deregister if the agent may be registered. Waits at most a second, because the agent stops in any case."""
         if not self._has_attempted:
             return
         request = fleet_pb2.DeregisterRequest(agent_id=self.identity.id)
@@ -149,16 +149,16 @@ class Heartbeats:
             await self._stub.Deregister(request, timeout=_DEREGISTER_WITHIN)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for the next heartbeat; news shorten it, but the pause after a failure only if it moved."""
+        """Wait for the next heartbeat. News shorten the wait; after a failure only another connection does."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await (self._channel_changed if self._is_failing else self._wakeup).wait()
-                # More of them may come at once.
+                # More news may follow at once.
                 await asyncio.sleep(_NEWS_DELAY * (1 + random.random()))
         self._wakeup.clear()
 
     async def _heartbeat(self) -> float:
-        """Heartbeat once and return how long to wait for the next, seconds."""
+        """Send one heartbeat, and return the seconds until the next."""
         channel, stub = self._channel, self._stub
         request = fleet_pb2.HeartbeatRequest(agent=self._resource(channel, time.monotonic()))
         self._has_attempted = True
@@ -167,7 +167,7 @@ class Heartbeats:
             response = await stub.Heartbeat(request, timeout=self._rpc_timeout)
         except grpc.aio.AioRpcError as error:
             if channel is not self._channel:
-                return 0.0  # another auth took one meanwhile: the failure of the old one is no news
+                return 0.0  # another auth accepted one meanwhile, so this failure does not matter
             if not self._is_failing:
                 log.warning(
                     "heartbeat.failed: %s: %s: %s", self.identity.name, error.code().name, error.details()

@@ -1,7 +1,9 @@
-"""An agent's moves to another auth, on advice: RFD 226, "Periodic Auth Reconnects". docs/nodes.md, "Advice".
+"""Moves of an agent to another auth, on advice (RFD 226, "Periodic Auth Reconnects").
 
-Make before break: a second auth connection is opened, and the agent goes over once an auth at its other end took a
-heartbeat. The agent's resource is renewed all the while, and tunnels know nothing of it.
+docs/reference/nodes.md, "Auth connection moves".
+
+Make before break: the agent opens a second auth connection and moves once the auth there has accepted a heartbeat. The
+agent stays registered all the time, and its tunnels are not affected.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
-#: A connection must be made, and its auth must have said its policy and health, within this, seconds.
+#: Seconds to connect and to receive the auth's policy and health.
 _CONNECT_WITHIN = 10.0
-#: An auth answers a question about its health within this, seconds.
+#: Seconds for a health check of an auth.
 _HEALTH_WITHIN = 2.0
-#: A heartbeat that is on its way over the old connection has this long to end, seconds.
+#: Seconds that a heartbeat in progress on the old connection may take.
 _LEAVE_WITHIN = 6.0
 
 Reply = Callable[[fleet_pb2.AuthAdvisoryReply], Awaitable[None]]
 
 
 class AuthMoves:
-    """Follows the advice that one agent gets; one move at a time."""
+    """Follows the advice to one agent, one move at a time."""
 
     def __init__(
         self,
@@ -49,21 +51,22 @@ class AuthMoves:
         addresses: int,
         metrics: AgentMetrics,
     ) -> None:
-        """`open_channel` makes a channel to auths, each time with another of so many `addresses` first."""
+        """`open_channel` returns a channel to auths that starts with the next of the `addresses` (a number)."""
         self._heartbeats = heartbeats
         self._open_channel = open_channel
         self._addresses = addresses
         self._metrics = metrics
         self._move_task: asyncio.Task[None] | None = None
-        #: Who is to hear what came of the present move: the id of the advice, and the way back.
+        #: Who waits for the result of the current move: the id of the advice, and the function to reply with.
         self._pending_replies: list[tuple[str, Reply]] = []
-        #: Channels that were left.
+        #: Tasks that close the channels the agent has moved away from.
         self._closing_tasks: set[asyncio.Task[None]] = set()
-        # A drained auth repeats its advice in every answer: after a move in vain, not before this, monotonic.
+        # A draining auth repeats its advice in every response. After a failed move, ignore it until this monotonic
+        # time.
         self._paused_until = 0.0
 
     def advise(self, advisory: fleet_pb2.AuthReconnectAdvisory, reply: Reply | None = None) -> None:
-        """Follow advice, unless a move is under way: then `reply` hears of that one."""
+        """Follow the advice. If a move is in progress, `reply` receives the result of that one."""
         if reply is not None:
             self._pending_replies.append((advisory.advisory_id, reply))
         elif time.monotonic() < self._paused_until:
@@ -73,13 +76,13 @@ class AuthMoves:
             self._move_task.add_done_callback(self._on_move_end)
 
     async def close(self) -> None:
-        """End a move that is under way, and the connections that were left."""
+        """Cancel a move in progress, and close the connections that the agent has moved away from."""
         await background.stop([*self._closing_tasks, *([] if self._move_task is None else [self._move_task])])
 
     def _on_move_end(self, task: asyncio.Task[None]) -> None:
         self._move_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("auth.move_failed: %s ended by a fault of ours", self._name, exc_info=error)
+            log.error("auth.move_failed: %s failed with an internal error", self._name, exc_info=error)
 
     @property
     def _name(self) -> str:
@@ -97,12 +100,12 @@ class AuthMoves:
         )
         pending_replies, self._pending_replies = self._pending_replies, []
         for advisory_id, send in pending_replies:
-            # Whoever asked looks at what became of the agent, too: a tunnel that is gone needs no answer.
+            # If the tunnel is gone, nobody can receive the reply, and the campaign checks the agent's auth as well.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await send(_copy_for(reply, advisory_id))
 
     async def _move(self, advisory: fleet_pb2.AuthReconnectAdvisory) -> fleet_pb2.AuthAdvisoryReply:
-        """Try auths until one takes a heartbeat, and go over to it."""
+        """Try auths until one accepts a heartbeat, and move to it."""
         current_auth_id = self._heartbeats.auth_id
         if auth_move.is_on_another_auth(current_auth_id, advisory.leave_auth_id):
             return _reply(AuthMoveOutcome.ELSEWHERE, current_auth_id)
@@ -111,7 +114,7 @@ class AuthMoves:
         while auth_move.should_try_again(problems, self._addresses):
             try:
                 channel = self._open_channel()
-            except TLSError as error:  # the files were replaced, and cannot be read now
+            except TLSError as error:  # the TLS files were replaced and cannot be read now
                 problems.append(str(error))
                 break
             is_moved = False
@@ -130,15 +133,15 @@ class AuthMoves:
         return _reply(AuthMoveOutcome.STAYS, current_auth_id, auth_move.stay_reason(problems))
 
     async def _try_auth(self, channel: PickHealthyChannel, leave: str) -> Trial:
-        """Connect, look at who is there, and have a heartbeat taken if it is another auth that takes agents."""
+        """Connect, check which auth it is, and send a heartbeat if it is another auth that accepts agents."""
         try:
             async with asyncio.timeout(_CONNECT_WITHIN):
                 channel.connect()
-                # The policy first: with it READY means healthy, where agents are to look at health.
+                # The policy comes first: with it, READY means healthy wherever agents have to check health.
                 await channel.config_response_event.wait()
                 await channel.channel_ready()
         except TimeoutError:
-            return Trial(problem="no auth that is healthy answered in time")
+            return Trial(problem="no healthy auth responded in time")
         auth_id = "" if channel.policy is None else channel.policy.auth_id
         if auth_id and auth_id == leave:
             return Trial(auth_id)
@@ -148,7 +151,9 @@ class AuthMoves:
             response = await self._heartbeats.heartbeat_over(channel)
         except grpc.aio.AioRpcError as error:
             details = error.details() or error.code().name
-            return Trial(auth_id, problem=f"auth {auth_id or 'there'} did not take a heartbeat: {details}")
+            return Trial(
+                auth_id, problem=f"auth {auth_id or 'unknown'} did not accept a heartbeat: {details}"
+            )
         is_draining = response.HasField("auth_reconnect_advisory")
         return Trial(response.auth_id, is_draining=is_draining)
 
@@ -158,7 +163,7 @@ class AuthMoves:
         task.add_done_callback(self._closing_tasks.discard)
 
     async def _close_when_idle(self, channel: PickHealthyChannel) -> None:
-        """Close a channel that was left, once the heartbeat that may be on its way over it has ended."""
+        """Close an old channel once a heartbeat in progress on it has ended."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_WITHIN):
@@ -168,13 +173,13 @@ class AuthMoves:
 
 
 async def _is_draining(channel: PickHealthyChannel) -> bool:
-    """Return whether the auth says that it takes no new connections. Raises AioRpcError when it does not answer."""
+    """Return whether the auth accepts no new connections. Raises AioRpcError if it does not respond."""
     call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_WITHIN)
     try:
         await call
     except grpc.aio.AioRpcError as error:
         if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
-            return False  # it has no health to speak of: the heartbeat decides
+            return False  # no health service: the heartbeat decides
         raise
     return any(key == instance_status.DRAINING_HEADER for key, _ in await call.trailing_metadata() or ())
 

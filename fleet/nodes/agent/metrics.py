@@ -1,4 +1,4 @@
-"""What the agents of one process count, for `/metrics` on their diag port: Teleport has nothing of the kind."""
+"""Metrics of the agents in one process, for `/metrics` on its diag port. Teleport has no such metrics."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from typing_extensions import override
 
 
 class AgentMetrics:
-    """Counters of all agents of a process."""
+    """Counters of all agents in a process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.dials = Counter(
-            "refloat_agent_dials", "Dials of tunnels, by outcome", ["outcome"], registry=registry
+            "refloat_agent_dials", "Attempts to open a tunnel, by outcome", ["outcome"], registry=registry
         )
         self.closed_tunnels = Counter(
-            "refloat_agent_tunnels_closed", "Tunnels that ended, by reason", ["reason"], registry=registry
+            "refloat_agent_tunnels_closed", "Closed tunnels, by reason", ["reason"], registry=registry
         )
         self.advisories = Counter(
-            "refloat_agent_advisories", "Reconnect advisories, by answer", ["answer"], registry=registry
+            "refloat_agent_advisories",
+            "Advice to reconnect elsewhere, by reply",
+            ["answer"],
+            registry=registry,
         )
         self.auth_failovers = Counter(
             "refloat_agent_auth_failovers",
-            "Auth connections that were left, or tried in vain, by outcome",
+            "Failed or abandoned auth connections, by outcome",
             ["outcome"],
             registry=registry,
         )
         self.auth_moves = Counter(
             "refloat_agent_auth_moves",
-            "Pieces of advice to connect to another auth, by outcome",
+            "Advice to connect to another auth, by outcome",
             ["outcome"],
             registry=registry,
         )
         self.sessions_cut = Counter(
             "refloat_agent_sessions_cut",
-            "Users' connections that lasted longer than a tunnel may drain",
+            "User connections that were closed because they outlasted the drain time of their tunnel",
             registry=registry,
         )
         self.discovery_messages = Counter(
@@ -48,15 +51,18 @@ class AgentMetrics:
             "refloat_agent_discovery_bytes", "Bytes of discovery messages received", registry=registry
         )
         self.refused_messages = Counter(
-            "refloat_agent_refused", "Messages that could not be used, by kind", ["kind"], registry=registry
+            "refloat_agent_refused",
+            "Messages refused because they could not be used, by kind",
+            ["kind"],
+            registry=registry,
         )
 
 
 class AgentAuthCollector(Collector):
-    """How many agents heartbeat to which auth, and in which mode their auth connections run."""
+    """Number of agents by the auth they send heartbeats to, and by the mode of their auth connections."""
 
     def __init__(self, name: str, auths_and_modes: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        """`places` tells auth and mode of each agent, empty where it knows none, when somebody looks."""
+        """`auths_and_modes` is called at each scrape: auth id and mode of each agent, empty where unknown."""
         self._name = name
         self._auths_and_modes = auths_and_modes
 

@@ -1,4 +1,4 @@
-"""The networking config as one agent has it: told in answers to heartbeats, checked, followed."""
+"""The networking config of one agent: received in responses to heartbeats, checked and applied."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fleet.transport.networking_config import Message
 
 log = logging.getLogger(__name__)
 
-#: No config is worth waiting longer for than this, seconds, whatever a proxy says.
+#: Longest delay before an agent fetches a new config, seconds, whatever a proxy says.
 _LONGEST_SPREAD = 60.0
 
 
 class AgentNetworking:
-    """What one agent makes of the networking config. What it cannot use it refuses, and goes on with what it has."""
+    """The networking config of one agent. The agent refuses a config that it cannot use, and keeps its current one."""
 
     def __init__(
         self,
@@ -32,19 +32,22 @@ class AgentNetworking:
         on_settings_change: Callable[[TunnelSettings], None],
         request_config: Callable[[], None],
     ) -> None:
-        """Begin with what flags say. `changed` hears of other settings, `ask` is to fetch the config soon."""
+        """Start with the flags' settings.
+
+        `on_settings_change` receives new ones; `request_config` makes the agent fetch the config soon.
+        """
         self._name = name
         self._overrides = overrides
         self._metrics = metrics
         self._on_settings_change = on_settings_change
         self._request_config = request_config
         self._refused_sources: set[str] = set()
-        #: Of the config it runs with; empty before it was told one that it can use.
+        #: Revision of the current config; empty before the first usable one.
         self.revision = ""
         self.settings = tunnel_settings.settings(overrides, None)
 
     def apply(self, message: Message, source: str) -> None:
-        """Follow a config that an auth told."""
+        """Apply a config that an auth sent."""
         try:
             config = rules.with_defaults(networking_config.read(message).config)
             rules.check(config)
@@ -53,7 +56,7 @@ class AgentNetworking:
             if source not in self._refused_sources:
                 self._refused_sources.add(source)
                 log.warning(
-                    "networking-config.refused: %s: of auth %s, revision %s: %s",
+                    "networking-config.refused: %s: config of auth %s, revision %s: %s",
                     self._name,
                     source,
                     message.metadata.revision,
@@ -68,7 +71,7 @@ class AgentNetworking:
             self._on_settings_change(settings)
 
     def on_news(self, revision: str, spread: float) -> None:
-        """A proxy says which revision is stored: if it is another, ask within `spread` seconds, not all at once."""
+        """Fetch the config within `spread` seconds if a proxy names another revision; the delay is random."""
         if revision and revision != self.revision:
             delay = random.random() * min(spread, _LONGEST_SPREAD)
             asyncio.get_running_loop().call_later(delay, self._request_config)

@@ -1,4 +1,4 @@
-"""`python -m fleet.nodes agent`: agents in one process, each with an id and TCP connections of its own."""
+"""`python -m fleet.nodes agent`: agents in one process, each with its own id and TCP connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.nodes.agent import site as agent_site
 from fleet.nodes.agent import status as agent_status
 from fleet.nodes.agent.auth_connection import Heartbeats, Identity
 from fleet.nodes.agent.auth_moves import AuthMoves
-from fleet.nodes.agent.metrics import AgentMetrics, AgentAuthCollector
+from fleet.nodes.agent.metrics import AgentAuthCollector, AgentMetrics
 from fleet.nodes.agent.networking import AgentNetworking
 from fleet.nodes.agent.proxy_choice import ProxyChoice
 from fleet.nodes.agent.services import AgentServices, Services
@@ -28,12 +28,12 @@ from fleet.nodes.shared import flags as node_flags
 from fleet.nodes.shared import lifecycle
 from fleet.nodes.shared.addresses import ADDRESS, ADDRESSES
 from fleet.nodes.shared.name_options import CLUSTER_NAME
-from fleet.nodes.shared.tunnel_counts import TunnelCounts, TunnelCountCollector
+from fleet.nodes.shared.tunnel_counts import TunnelCountCollector, TunnelCounts
 from fleet.processes import background
 from fleet.protocol.recovery import announce, pick_healthy, tunnel_settings
 from fleet.protocol.recovery.address_order import AddressOrder
 from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff
-from fleet.protocol.recovery.tracker import TrackerSnapshot, Tracker
+from fleet.protocol.recovery.tracker import Tracker, TrackerSnapshot
 from fleet.protocol.recovery.tunnel_settings import Overrides, TunnelSettings
 from fleet.protocol.tunnel.messages import WireVersion
 from fleet.transport import channels
@@ -50,42 +50,42 @@ log = logging.getLogger(__name__)
 
 Addresses = tuple[tuple[str, int], ...]
 
-#: Agents of one process start over this long, seconds for each thousand: a herd of our own making helps nobody.
+#: Seconds over which the starts of 1,000 agents are spread, so that they do not connect all at once.
 _START_SPREAD = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFlags:
-    """How the agents of one process are configured."""
+    """Configuration of the agents in one process."""
 
     auth: Addresses
     proxy: Addresses
-    #: Auths are reached through the proxies, each connection through one of them; then `auth` is not used.
+    #: Reach auths through the proxies, each connection through one of them; `auth` is not used then.
     auth_via_proxy: bool = False
     count: int = 1
     first: int = 1
     name_prefix: str = "agent"
     cluster: str = "default"
     announce_ttl: float = announce.DEFAULT_TTL
-    #: What is not for the networking config to say.
+    #: Settings that take precedence over the networking config.
     overrides: Overrides = field(default_factory=Overrides)
-    #: The pause between dials grows by this to eight times it, seconds.
+    #: Step of the linear backoff between dials, seconds; the longest pause is eight steps.
     redial_step: float = 1.0
-    #: When the auth connection is left and tried anew.
+    #: When the auth connection is abandoned and opened again.
     balancer: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS
     tls: TLSFiles = field(default_factory=TLSFiles)
-    #: Between pings of the auth connection, seconds; None is as the flags say for tunnels.
+    #: Seconds between pings on the auth connection; None: as on tunnels.
     auth_keep_alive_interval: float | None = None
-    #: What it exposes to users of the proxies.
+    #: Services exposed to users of the proxies.
     services: Services = ()
-    #: How long sessions may last on a tunnel that was let go, seconds; None is to their own end.
+    #: Seconds that sessions may last on a tunnel that is being closed; None: no limit.
     drain: float | None = None
-    #: The version of TCP over gRPC that its tunnels speak.
+    #: Protocol version of TCP over gRPC on the tunnels.
     tunnel_wire: WireVersion = WireVersion.V0_2
 
     @property
     def dead_peer(self) -> DeadPeer:
-        """How soon a dead auth is noticed: by the flags alone, since gRPC wants to know before any config comes."""
+        """How soon a dead auth is noticed. Only flags count: gRPC needs the values before any config arrives."""
         keep_alive = tunnel_settings.settings(self.overrides, None).keep_alive
         interval = self.auth_keep_alive_interval or keep_alive.interval
         return DeadPeer(ping_after=interval, answer_within=interval * max(keep_alive.count_max - 1, 1))
@@ -95,10 +95,12 @@ class Agent:
     """One agent: heartbeats to an auth, tunnels to proxies."""
 
     def __init__(self, name: str, flags: AgentFlags, metrics: AgentMetrics) -> None:
-        """Make it. Raises StartError."""
+        """Raises NodeStartError if the configuration cannot be used."""
         self.identity = Identity(node_flags.host_id(flags.cluster, "agent", name), name)
         self._flags = flags
-        self.networking = AgentNetworking(name, flags.overrides, metrics, self._apply_settings, self._request_config)
+        self.networking = AgentNetworking(
+            name, flags.overrides, metrics, self._apply_settings, self._request_config
+        )
         settings = self.networking.settings
         self._tracker = Tracker(flags.cluster, settings.connections)
         self._auth_order = AddressOrder(flags.auth)
@@ -135,15 +137,15 @@ class Agent:
 
     @property
     def auth_id(self) -> str:
-        """The auth that wrote the last heartbeat; empty before the first."""
+        """Id of the auth that wrote the last heartbeat; empty before the first."""
         return self.heartbeats.last_auth_id
 
     def snapshot(self) -> TrackerSnapshot:
-        """What its tracker knows now."""
+        """Return a snapshot of the agent's tracker."""
         return self._tracker.snapshot(time.monotonic())
 
     def status(self) -> dict[str, Any]:
-        """All it knows of itself, for who asks through a tunnel."""
+        """Return the agent's status document, for readers on the other end of a tunnel."""
         return agent_status.document(
             self.identity,
             self._tracker,
@@ -155,26 +157,26 @@ class Agent:
         )
 
     def start(self, delay: float) -> None:
-        """Begin after `delay` seconds."""
+        """Start after `delay` seconds."""
         self._tasks = [
             asyncio.create_task(_start_later(delay, work), name=f"{self.identity.name}: {task_name}")
             for task_name, work in (("heartbeats", self.heartbeats.run), ("tunnels", self.tunnels.run))
         ]
 
     async def restart(self, delay: float) -> None:
-        """Begin anew after a fault of ours, `delay` seconds from now."""
+        """Restart after an internal error, `delay` seconds from now."""
         await self._halt()
         self.start(delay)
 
     async def stop(self) -> None:
-        """Deregister and close everything."""
+        """Deregister and close all connections."""
         await self._halt()
         await self.auth_moves.close()
         await self.heartbeats.deregister()
         await self.heartbeats.channel.close()
 
     def find_failure(self) -> BaseException | None:
-        """What ended a task of its that should run for ever; None when all is well."""
+        """Return the error that ended one of the agent's tasks; None if all are running."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 return task.exception()
@@ -186,11 +188,11 @@ class Agent:
 
     @property
     def _dial_addresses(self) -> Addresses:
-        """Where connections to auths are dialled."""
+        """Addresses at which connections to auths are opened."""
         return self._flags.proxy if self._flags.auth_via_proxy else self._flags.auth
 
     def _open_auth_channel(self, metrics: AgentMetrics) -> PickHealthyChannel:
-        """Return a channel to auths; each begins with another address than those before it."""
+        """Return a channel to auths. Each channel starts with the next address."""
         flags = self._flags
         common: dict[str, Any] = {
             "name": f"auth connection of {self.identity.name}",
@@ -211,7 +213,7 @@ class Agent:
         return channel
 
     def _auth_connection_changed(self, channel: PickHealthyChannel) -> None:
-        # Another one is only tried: nothing is to be said of it before the agent goes over.
+        # Another channel is only a trial: nothing changes before the agent moves to it.
         if channel is self.heartbeats.channel:
             self.heartbeats.connection_changed()
 
@@ -222,7 +224,7 @@ class Agent:
             self.networking.apply(response.networking_config, response.auth_id)
             if self.heartbeats.networking_revision != self.networking.revision:
                 self.heartbeats.networking_revision = self.networking.revision
-                self.heartbeats.heartbeat_soon()  # so that it can be seen who follows
+                self.heartbeats.heartbeat_soon()  # so that the new revision is reported soon
 
     def _apply_settings(self, settings: TunnelSettings) -> None:
         self.tunnels.apply_settings(settings, time.monotonic())
@@ -231,9 +233,11 @@ class Agent:
         self.heartbeats.heartbeat_soon()
 
     def _open_tunnel_channel(self) -> grpc.aio.Channel:
-        # One address a dial: the balancer decides on the proxy, and each dial is its own connection.
+        # One address per dial: the balancer picks the proxy, and each dial is a connection of its own.
         target = channels.target_of((self._proxy_choice.pick(time.monotonic(), random.random()),))
-        return channels.open_channel(target, self._flags.tls.for_role("proxy"), extra_options=channels.fixed_window_options())
+        return channels.open_channel(
+            target, self._flags.tls.for_role("proxy"), extra_options=channels.fixed_window_options()
+        )
 
 
 async def _start_later(delay: float, work: Any) -> None:
@@ -242,10 +246,10 @@ async def _start_later(delay: float, work: Any) -> None:
 
 
 class AgentGroup:
-    """The agents of one process, and the one clock they share."""
+    """The agents of one process, and the timer they share."""
 
     def __init__(self, flags: AgentFlags, registry: CollectorRegistry | None = None) -> None:
-        """Make them. Raises StartError."""
+        """Raises NodeStartError if the configuration cannot be used."""
         numbers = range(flags.first, flags.first + flags.count)
         self.registry = registry or CollectorRegistry()
         metrics = AgentMetrics(self.registry)
@@ -257,14 +261,14 @@ class AgentGroup:
         self._clock: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, spread over a moment when there are many."""
+        """Start the agents, spread over a short time if there are many."""
         spread = len(self.agents) / 1000 * _START_SPREAD
         for agent in self.agents:
             agent.start(random.random() * spread)
         self._clock = background.start(self._run_clock(), name="agents' clock")
 
     async def stop(self) -> None:
-        """End all of them at once."""
+        """Stop all agents at once."""
         if self._clock is not None:
             self._clock.cancel()
         await asyncio.gather(*(agent.stop() for agent in self.agents))
@@ -289,16 +293,20 @@ class AgentGroup:
                 error = agent.find_failure()
                 if error is not None:
                     log.error(
-                        "agent.failed: %s ended by a fault of ours", agent.identity.name, exc_info=error
+                        "agent.failed: %s failed with an internal error and restarts",
+                        agent.identity.name,
+                        exc_info=error,
                     )
                     await agent.restart(1.0)
 
 
 async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
-    """Run agents until told to end. Raises StartError."""
+    """Run agents until SIGTERM or SIGINT. Raises NodeStartError."""
     registry = CollectorRegistry()
     async with agent_site.serve(registry, diag) as diag_address:
-        group = AgentGroup(replace(flags, services=agent_services.with_diag_address(flags.services, diag_address)), registry)
+        group = AgentGroup(
+            replace(flags, services=agent_services.with_diag_address(flags.services, diag_address)), registry
+        )
         group.start()
         try:
             first, last = group.agents[0].identity, group.agents[-1].identity
@@ -311,26 +319,30 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
 
 @click.command("agent")
 @click.option(
-    "--count", type=click.IntRange(min=1), default=1, show_default=True, help="Agents in this process."
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of agents in this process.",
 )
 @click.option(
-    "--first", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first one."
+    "--first", type=click.IntRange(min=0), default=1, show_default=True, help="Number of the first agent."
 )
 @click.option(
     "--name-prefix",
     default="agent",
     show_default=True,
-    help="Names are PREFIX-NUMBER; ids are made from them.",
+    help="Prefix of the agents' names, PREFIX-NUMBER. Ids are derived from the names.",
 )
-@click.option("--auth", type=ADDRESSES, help="The auths, or their load balancer.")
+@click.option("--auth", type=ADDRESSES, help="Addresses of the auths, or of their load balancers.")
 @click.option(
     "--auth-via",
     type=click.Choice(["direct", "proxy"]),
     default="direct",
     show_default=True,
-    help="Reach auths directly, or tunnelled through the proxies; then --auth is not needed.",
+    help="How agents reach auths: directly, or through the proxies (then --auth is not needed).",
 )
-@click.option("--proxy", required=True, type=ADDRESSES, help="The proxies' load balancers.")
+@click.option("--proxy", required=True, type=ADDRESSES, help="Addresses of the proxies' load balancers.")
 @click.option(
     "--cluster", type=CLUSTER_NAME, default="default", show_default=True, help="Name of the cluster."
 )
@@ -339,20 +351,21 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     type=node_flags.TTL(),
     default="10m",
     show_default=True,
-    help="How long an agent's resource lives after a heartbeat.",
+    help="How long an agent stays registered after a heartbeat.",
 )
 @click.option(
     "--connections",
     type=click.IntRange(min=1),
     default=None,
-    help="Tunnels each agent wants (proxy peering); default: as the networking config says.",
+    help="Desired number of tunnels per agent (proxy peering). Default: from the networking config.",
 )
 @click.option(
     "--reconnect-wait",
     type=node_flags.DURATION,
     default="250ms",
     show_default=True,
-    help="From an unhealthy auth to the first attempt at another, at most; later ones wait 2 s to 24 s.",
+    help="Longest wait before the first attempt to connect to another auth, after the current one became unhealthy. "
+    "Later attempts wait 2 s to 24 s.",
 )
 @click.option(
     "--upstream-reconnect-wait",
@@ -363,48 +376,56 @@ async def serve(flags: AgentFlags, diag: tuple[str, int] | None = None) -> None:
     "--auth-drain-timeout",
     type=node_flags.DURATION,
     default=None,
-    help="End RPCs on an auth connection that was left after this; default: they take the time they need.",
+    help="Time after which open RPCs on an abandoned auth connection are ended. Default: no limit.",
 )
 @click.option(
     "--auth-reconnect-every",
     type=node_flags.POSITIVE,
     default=None,
-    help="Move to a new auth connection this often, and up to half as long again; default: never.",
+    help="Open a new auth connection after this time plus up to 50 %. Default: never.",
 )
 @click.option(
     "--auth-keep-alive-interval",
     type=node_flags.POSITIVE,
     default=None,
-    help="Between pings of the auth connection; default: as --keep-alive-interval, or 5m.",
+    help="Time between two pings on the auth connection. Default: --keep-alive-interval, or 5m.",
 )
-@click.option("--mesh", is_flag=True, help="One tunnel to every proxy (agent mesh).")
+@click.option("--mesh", is_flag=True, help="Open a tunnel to every proxy (agent mesh).")
 @click.option(
     "--closing-wait-min",
     type=node_flags.DURATION,
     default=None,
-    help="Shortest wait before a tunnel is closed gracefully; default: as the networking config says.",
+    help="Shortest wait before an agent gracefully closes a tunnel that it does not need. Default: from the "
+    "networking config.",
 )
-@click.option("--closing-wait-max", type=node_flags.DURATION, default=None, help="And the longest.")
-@click.option("--diag-listen", type=ADDRESS, default=None, help="Port of /metrics; default: none.")
+@click.option(
+    "--closing-wait-max",
+    type=node_flags.DURATION,
+    default=None,
+    help="Longest wait before an agent gracefully closes a tunnel that it does not need. Default: from the networking "
+    "config.",
+)
+@click.option("--diag-listen", type=ADDRESS, default=None, help="Listen address of /metrics. Default: none.")
 @agent_services.service_option
 @click.option(
     "--drain",
     type=node_flags.DURATION,
-    help="How long users' connections may last on a tunnel that was let go. Default: to their own end.",
+    help="How long user connections may last on a tunnel that is being closed. Default: no limit.",
 )
 @click.option(
     "--tunnel-wire",
     type=click.Choice([wire.value for wire in WireVersion]),
     default=WireVersion.V0_2.value,
     show_default=True,
-    help="Version of TCP over gRPC that tunnels speak. 0.1 needs the --tunnel-v01-listen of proxies at --proxy.",
+    help="Protocol version of TCP over gRPC on the tunnels. For 0.1, --proxy must lead to the --tunnel-v01-listen "
+    "ports of proxies.",
 )
 @node_flags.keep_alive_options
 @node_flags.tls_options
 @click.option(
     "--tls-auth-name",
     default="",
-    help=f"Name to expect in an auth's certificate; default: as --tls-server-name, or else {AUTH_NAME}.",
+    help=f"Host name to expect in an auth's certificate. Default: --tls-server-name, or else {AUTH_NAME}.",
 )
 def command(
     auth: Addresses | None,
@@ -426,16 +447,19 @@ def command(
     tunnel_wire: str,
     **options: Any,
 ) -> None:
-    """Run agents: each keeps one gRPC connection to some auth for its heartbeats, and reverse tunnels to proxies."""
+    """Run agents.
+
+    Each agent keeps one gRPC connection to an auth for its heartbeats, and reverse tunnels to proxies.
+    """
     if mesh and connections is not None:
-        raise click.UsageError("--mesh and --connections exclude each other")
+        raise click.UsageError("--mesh and --connections cannot be used together")
     agent_services.check_unique_flags(services)
     if auth_via == "proxy" and tunnel_wire == WireVersion.V0_1.value:
         raise click.UsageError(
-            "--auth-via proxy needs --tunnel-wire 0.2: agents find auths through version 0.2 only"
+            "--auth-via proxy needs --tunnel-wire 0.2: version 0.1 cannot carry connections to auths"
         )
     if auth is None and auth_via == "direct":
-        raise click.UsageError("--auth says where auths are; or reach them with --auth-via proxy")
+        raise click.UsageError("--auth is required, unless agents reach auths with --auth-via proxy")
     try:
         overrides = Overrides(
             connections=0 if mesh else connections,

@@ -1,6 +1,8 @@
-"""Which of several load balancers an agent dials next: by what came of its dials, for it makes no probes.
+"""An agent's choice among several load balancers for its next dial, by the results of earlier dials.
 
-Agents are many: probes of theirs would be a load of their own. docs/destination-health.md, "Agents".
+Agents do not probe: there are so many of them that probes would be a load of their own.
+docs/reference/destination-health.md,
+"Agents".
 """
 
 from __future__ import annotations
@@ -8,39 +10,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.protocol.destination import picker
-from fleet.protocol.destination.health import Destination, RequestOutcome, HealthSettings
+from fleet.protocol.destination.health import Destination, HealthSettings, RequestOutcome
 from fleet.protocol.destination.picker import Candidate, Picker
 
 Address = tuple[str, int]
 
-#: Two of four dials within a minute that came to nothing, and it is left alone for as long as an agent pauses at most
-#: between dials. Seconds. Not Degraded first: an agent dials one at a time and needs an answer, so a share of its dials
-#: that goes on to a dead balancer only keeps it stranded for longer.
+#: If two of four dials within 60 s failed, the load balancer is avoided for 8 s, the longest pause between two dials.
+#: It does not become Degraded first: an agent dials one at a time and needs a response, so dials that still go to a
+#: dead balancer only keep the agent stranded for longer.
 _SETTINGS = HealthSettings(
     failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_minimum=2, reactivate_after=8.0
 )
-#: What a balancer can take nobody knows: the last one that answers may have all.
+#: The capacity of the load balancers is unknown, so the last one that responds may get all dials.
 _PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
 
 class ProxyChoice:
-    """The addresses, with what was seen of each."""
+    """The load balancers' addresses and the results of dials to them."""
 
     def __init__(self, addresses: Sequence[Address], now: float) -> None:
-        """Know nothing of them yet."""
+        """All addresses start without results."""
         self._addresses = {f"{host}:{port}": (host, port) for host, port in addresses}
         self._destinations = {name: Destination(now, _SETTINGS) for name in self._addresses}
         self._last = ""
 
     def pick(self, now: float, chance: float) -> Address:
-        """Choose for the next dial: alike among those that answer, any when none does."""
-        candidates = [Candidate(name, destination.verdict(now).health) for name, destination in self._destinations.items()]
+        """Return the address for the next dial: at random among those that respond, or among all if none does."""
+        candidates = [
+            Candidate(name, destination.verdict(now).health)
+            for name, destination in self._destinations.items()
+        ]
         choice = Picker(candidates, now, _PICKING_SETTINGS).pick(chance)
-        assert choice is not None, "nobody drains these, so there is always one"
+        assert choice is not None, "nobody can drain these, so one is always picked"
         self._last = choice.name
         return self._addresses[choice.name]
 
     def record_dial(self, now: float, *, has_response: bool) -> None:
-        """Take note of what came of the last dial: whether some proxy answered, be it with a refusal."""
+        """Record the result of the last dial. `has_response`: some proxy responded, even if it refused."""
         if self._last:
-            self._destinations[self._last].record_request(RequestOutcome.SUCCESS if has_response else RequestOutcome.FAILURE, now)
+            self._destinations[self._last].record_request(
+                RequestOutcome.SUCCESS if has_response else RequestOutcome.FAILURE, now
+            )

@@ -1,6 +1,6 @@
-"""The metrics port of a process of agents, if one is wanted: `GET /metrics` and nothing else, without an HTTP server.
+"""The diag port of a process of agents: `GET /metrics` only, without an HTTP server library.
 
-What auths and proxies load for that (`http_site.py`) would cost each process of agents 12 MB and half a second.
+The library that auths and proxies use (`http_site.py`) would cost each process of agents 12 MB and half a second.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fleet.nodes.shared import addresses, lifecycle
 
-#: A request must be here within this, seconds, and is no longer than the stream's limit.
+#: Seconds within which a request must arrive; its longest head in bytes.
 _WITHIN = 5.0
 _LONGEST = 16_384
 
 
 @asynccontextmanager
 async def serve(registry: CollectorRegistry, listen: tuple[str, int] | None) -> AsyncIterator[str]:
-    """Serve the metrics and yield host:port; empty where none is wanted. Raises StartError."""
+    """Serve the metrics and yield host:port; empty if `listen` is None. Raises NodeStartError."""
     if listen is None:
         yield ""
         return
@@ -34,13 +34,15 @@ async def serve(registry: CollectorRegistry, listen: tuple[str, int] | None) -> 
                 writer.write(_response_of(head, registry))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks so is no Prometheus, or went away
+            pass  # not a request of Prometheus, or the client has left
         finally:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    server = await lifecycle.start_listening(listen, asyncio.start_server(handle_connection, *listen, limit=_LONGEST))
+    server = await lifecycle.start_listening(
+        listen, asyncio.start_server(handle_connection, *listen, limit=_LONGEST)
+    )
     async with server:
         yield addresses.join(listen[0], server.sockets[0].getsockname()[1])
 
@@ -49,9 +51,9 @@ def _response_of(head: bytes, registry: CollectorRegistry) -> bytes:
     method, _, rest = head.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
     if path != b"/metrics":
-        return _response("404 Not Found", "text/plain", b"there is only /metrics\n")
+        return _response("404 Not Found", "text/plain", b"not found: this port serves /metrics only\n")
     if method != b"GET":
-        return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
+        return _response("405 Method Not Allowed", "text/plain", b"method not allowed: use GET\n")
     return _response("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
 
 

@@ -1,6 +1,6 @@
-"""The document an agent tells of itself through its tunnel: its tracker in full, its policy, its tunnels and services.
+"""The status document that an agent serves through its tunnel: tracker, policy, tunnels and services.
 
-One JSON object. Ages and durations are milliseconds: clocks differ.
+One JSON object. Ages and durations are in milliseconds, because clocks differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def document(
     now: float,
     auth_connection: pick_healthy.BalancerSettings = pick_healthy.DEFAULTS,
 ) -> dict[str, Any]:
-    """What the agent knows at `now`, of a monotonic clock."""
+    """Return the status document at `now`, a time of the monotonic clock."""
     return {
         "agent_id": identity.id,
         "name": identity.name,

@@ -1,7 +1,7 @@
-"""One reverse tunnel as the agent has it: a connection of its own with Control, Register, and users' sessions.
+"""The agent's end of a reverse tunnel: a connection of its own with Control, Register and users' sessions.
 
-Whichever stream ends, the other does. Sessions end with their tunnel; a tunnel that another has replaced (make before
-break) takes no new ones and stays, with both streams, until those it has are over.
+If one of the two streams ends, so does the other. Sessions end with their tunnel. A tunnel that was replaced (make
+before break) accepts no new sessions, and stays open with both streams until its last session ends.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from fleet.processes import background
 from fleet.protocol.networking.keep_alive import KeepAlive, smoothed_rtt
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
 from fleet.transport.tunnel.client import TunnelClient
-from fleet.transport.tunnel.handlers import Handler, AcceptedSession
+from fleet.transport.tunnel.handlers import AcceptedSession, Handler
 from fleet.transport.tunnel.stream import TunnelStream, end_reason
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-#: A new keep-alive interval is told to the proxy within this, seconds.
+#: Seconds within which the proxy learns a new keep-alive interval.
 _KEEP_ALIVE_CHANGE_WITHIN = 5.0
-#: When a proxy ends a tunnel, sessions that it ended before may take so long to have their last bytes, seconds.
+#: Seconds for sessions to receive their last bytes when the proxy closes a tunnel.
 _FINISH_WITHIN = 5.0
-#: From dialling to the proxy's hello, and from there to its taking our targets, seconds: a balancer may give us a
-#: frozen proxy.
+#: Seconds from dialing to the proxy's hello, and from there to the registration of targets: a load balancer may lead to
+#: a frozen proxy.
 _ANSWER_WITHIN = 5.0
 
 
 class Generations:
-    """Numbers that grow within this process whatever is done to its clock, and past those of earlier runs.
+    """Increasing numbers, larger than those of earlier runs and unaffected by changes of the clock in this process.
 
-    Not past those of a run before the clock was set back: a proxy then takes us when our old tunnel let a ping go by.
+    If the clock was set back before this run, they may be smaller. A proxy then accepts the new tunnel only once the
+    old one has missed a ping.
     """
 
     def __init__(self) -> None:
         self._last = 0
 
     def next(self) -> int:
-        """The next one."""
         self._last = max(self._last + 1, time.time_ns())
         return self._last
 
@@ -58,16 +58,16 @@ _generations = Generations()
 
 
 class TunnelDialError(Exception):
-    """A dial that came to nothing; the sentence says why."""
+    """A dial failed. The message says why."""
 
     def __init__(self, sentence: str, *, is_refused: bool = False) -> None:
         super().__init__(sentence)
-        #: The proxy does not let us in, and it is the operator who can mend that.
+        #: The proxy does not admit this agent, and only an operator can fix that.
         self.is_refused = is_refused
 
 
 class Tunnel:
-    """One tunnel to one proxy. Only one write runs at a time: grpc ends a call on two."""
+    """One tunnel to one proxy. Only one write runs at a time: grpc ends an RPC on two."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Tunnel:
         self._keep_alive = keep_alive
         self._services = services
         self._call = fleet_pb2_grpc.TunnelControlStub(channel).Control()
-        # A proxy may still hold a tunnel of ours that is dead: the later generation is the one that is not.
+        # A proxy may still hold a dead tunnel of this agent: the higher generation is the live one.
         self._client = TunnelClient(
             channel, wire, handler=_handler_of(self), name=identity.id, generation=_generations.next()
         )
@@ -92,36 +92,36 @@ class Tunnel:
         self._sequence = 0
         self.proxy_id = ""
         self.opened_at = self.last_seen_at = time.monotonic()
-        # Silence from before this does not count: the interval was another.
+        # Silence before this time does not count, because the interval was different.
         self._silence_counts_from = self.last_seen_at
-        # Spread over the interval, so that a group of agents does not ping as one.
+        # Spread over the interval, so that agents do not all ping at once.
         self.ping_at = self.last_seen_at + random.random() * keep_alive.interval
         self._pinged_at: float | None = None
-        #: Smoothed round-trip time of pings, seconds; None before the first answer.
+        #: Smoothed round-trip time of pings, seconds; None before the first response.
         self.rtt: float | None = None
-        #: When the proxy asked us to go elsewhere; None when it did not, or we had nowhere to go.
+        #: When the proxy advised this agent to reconnect elsewhere; None if not, or if there was no other proxy.
         self.advised_at: float | None = None
-        #: Why it takes nobody new and ends with its last session; empty while it serves.
+        #: Why the tunnel accepts no new sessions and closes after its last one; empty while it serves.
         self.retire_reason = ""
-        #: It lasted longer than it may after that.
+        #: The tunnel outlasted the drain time and was closed.
         self.is_cut = False
-        #: Since when.
+        #: When the tunnel stopped accepting sessions.
         self.retired_at: float | None = None
         self._retiring_task: asyncio.Task[None] | None = None
-        #: Sessions of users.
+        #: Number of users' sessions.
         self.sessions = 0
-        #: We ended it, because it is dead or lasted too long.
+        #: The agent closed the tunnel, because it is dead or outlasted the drain time.
         self._is_cancelled = False
         self._closing = False
-        #: Sessions that broke while it was closed.
+        #: Sessions that broke while the tunnel was closing.
         self._broken_count = 0
-        #: Why it ended, where we know better than Control.
+        #: Why the tunnel ended, where that is better known here than from Control.
         self.end_reason = ""
-        #: It told us of proxies, or ended.
+        #: Set when the tunnel has received a discovery message or has ended.
         self.discovery_received = asyncio.Event()
 
     async def hello(self) -> str:
-        """Exchange hellos and return the proxy's id. Raises DialError."""
+        """Exchange hellos and return the proxy's id. Raises TunnelDialError."""
         identity = self._identity
         hello = fleet_pb2.AgentHello(
             agent_id=identity.id,
@@ -134,25 +134,27 @@ class Tunnel:
                 await self._write(fleet_pb2.AgentFrame(hello=hello))
                 frame = await self.read()
         except TimeoutError:
-            raise TunnelDialError("no proxy answered in time") from None
+            raise TunnelDialError("no proxy responded in time") from None
         except grpc.aio.AioRpcError as error:
             is_refused = error.code() is grpc.StatusCode.PERMISSION_DENIED
             raise TunnelDialError(end_reason(error.code(), error.details()), is_refused=is_refused) from None
         except asyncio.InvalidStateError:
             raise TunnelDialError("the connection broke") from None
         if frame is None or not frame.hello.proxy_id:
-            raise TunnelDialError("who answered is no proxy of ours")
+            raise TunnelDialError("the peer did not identify itself as a proxy")
         self.proxy_id = frame.hello.proxy_id
         return self.proxy_id
 
     async def register(self) -> None:
-        """Register on the same connection: then the tunnel counts. Raises DialError."""
+        """Register on the same connection. From then on the tunnel counts. Raises TunnelDialError."""
         self._register_task = asyncio.create_task(self._client.run(), name="register of a tunnel")
         self._register_task.add_done_callback(self._on_register_ended)
-        await asyncio.sleep(0)  # it runs up to its first wait: targets may be added
+        await asyncio.sleep(0)  # run up to its first wait, so that targets can be added
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                if self._wire is WireVersion.V0_1:  # it has no targets: the proxy asks for sessions by their names
+                if (
+                    self._wire is WireVersion.V0_1
+                ):  # it has no targets: the proxy opens sessions by their names
                     await self._client.wait_until_up()
                     if not self._client.is_up:
                         await asyncio.wait((self._register_task,))
@@ -161,12 +163,12 @@ class Tunnel:
                     for target in self._services.targets:  # the status first
                         await self._client.add_target(target)
         except TimeoutError:
-            raise TunnelDialError("the proxy did not answer Register in time") from None
+            raise TunnelDialError("the proxy did not respond to Register in time") from None
         except TunnelError as error:
             raise TunnelDialError(self.end_reason or str(error)) from None
 
     async def read(self) -> fleet_pb2.ProxyFrame | None:
-        """The next frame of Control; None when the proxy closed. Raises AioRpcError."""
+        """Return the next frame of Control; None if the proxy closed the stream. Raises AioRpcError."""
         frame = await self._call.read()
         if frame is grpc.aio.EOF:
             return None
@@ -178,38 +180,40 @@ class Tunnel:
         return frame
 
     async def send_advisory_reply(self, advisory_id: str, *, is_accepted: bool) -> None:
-        """Answer an advisory."""
+        """Reply to an advisory."""
         reply = fleet_pb2.AdvisoryReply(advisory_id=advisory_id, accepted=is_accepted)
         await self._write(fleet_pb2.AgentFrame(advisory_reply=reply))
 
     async def send_auth_advisory_reply(self, reply: fleet_pb2.AuthAdvisoryReply) -> None:
-        """Answer the advice to connect to another auth. Raises AioRpcError, InvalidStateError when it is gone."""
+        """Reply to the advice to connect to another auth. Raises AioRpcError, InvalidStateError on a broken tunnel."""
         await self._write(fleet_pb2.AgentFrame(auth_advisory_reply=reply))
 
     def is_dead(self, now: float) -> bool:
-        """Whether the proxy answered nothing for too long."""
+        """Return whether the proxy has not responded for longer than the keep-alive timeout."""
         return now - max(self.last_seen_at, self._silence_counts_from) > self._keep_alive.timeout
 
     def set_keep_alive(self, keep_alive: KeepAlive, now: float) -> None:
-        """Ping in another interval from now on, and let the proxy know."""
+        """Change the keep-alive interval, and tell the proxy with the next ping."""
         self._keep_alive = keep_alive
         self._silence_counts_from = now
-        self.ping_at = min(self.ping_at, now + random.random() * min(keep_alive.interval, _KEEP_ALIVE_CHANGE_WITHIN))
+        self.ping_at = min(
+            self.ping_at, now + random.random() * min(keep_alive.interval, _KEEP_ALIVE_CHANGE_WITHIN)
+        )
 
     def forgive_silence(self, seconds: float, now: float) -> None:
-        """Blame the proxy less for its silence, by so much."""
+        """Ignore `seconds` of the proxy's silence, because this process was not running then."""
         self._silence_counts_from = min(max(self._silence_counts_from, self.last_seen_at) + seconds, now)
 
     def ping_soon(self, now: float) -> None:
-        """Ping at the next opportunity."""
+        """Send the next ping as soon as possible."""
         self.ping_at = min(self.ping_at, now)
 
     def is_ping_due(self, now: float) -> bool:
-        """Whether a ping is due; a blocked one is not doubled."""
+        """Return whether a ping is due. While a write is blocked, none is."""
         return now >= self.ping_at and not self._write_lock.locked()
 
     async def ping(self, now: float) -> None:
-        """Send a ping; a broken tunnel is noticed by who reads."""
+        """Send a ping. A broken tunnel is noticed by its reader."""
         interval = self._keep_alive.interval
         self.ping_at = now + interval
         self._sequence += 1
@@ -220,11 +224,11 @@ class Tunnel:
 
     @property
     def is_retired(self) -> bool:
-        """Whether it takes nobody new and ends with its last session."""
+        """Whether the tunnel accepts no new sessions and closes after its last one."""
         return bool(self.retire_reason)
 
     def retire(self, reason: str) -> None:
-        """Take no new sessions, and end after the last of those there are."""
+        """Accept no new sessions, and close after the last open one."""
         self.retire_reason = reason
         self.retired_at = time.monotonic()
         if self.sessions:
@@ -232,21 +236,21 @@ class Tunnel:
         self._end_if_idle()
 
     def cancel(self) -> None:
-        """End it at once."""
+        """Close the tunnel at once."""
         self._is_cancelled = True
         self._call.cancel()
 
     async def _send_retiring(self) -> None:
-        """Let the proxy send nobody here any more; whoever comes all the same is refused."""
+        """Tell the proxy to open no new sessions here. Sessions that it opens anyway are refused."""
         message = fleet_pb2.Retiring(reason=self.retire_reason)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self._write(fleet_pb2.AgentFrame(retiring=message))
 
     async def close(self, *, finish: bool = False) -> None:
-        """End both streams, the sessions and the connection.
+        """Close both streams, the sessions and the connection.
 
-        With `finish` the proxy ended it. Control and sessions are streams of their own: a proxy that lets a tunnel end
-        after its last session may be heard of that before the last bytes of the session are.
+        `finish`: the proxy closed the tunnel. Control and sessions are separate streams, so the end of Control may
+        arrive before the last bytes of a session.
         """
         self._call.cancel()
         self._closing, self._broken_count = True, 0
@@ -262,7 +266,7 @@ class Tunnel:
         cut = self._broken_count + self.sessions - self._count_finished_sessions()
         if cut > 0:
             log.warning(
-                "tunnel.broken: %s: %d sessions through proxy %s are cut",
+                "tunnel.broken: %s: %d sessions through proxy %s were cut",
                 self._identity.name,
                 cut,
                 self.proxy_id,
@@ -275,7 +279,7 @@ class Tunnel:
         await self._channel.close()
 
     def _count_finished_sessions(self) -> int:
-        """Return how many sessions of users have sent and received everything, and wait for the end of their call."""
+        """Return the number of users' sessions that have sent and received everything and wait for their RPC to end."""
         status = self._services.targets[0]
         return sum(
             stream.is_finished and stream.is_remote_finished
@@ -284,11 +288,11 @@ class Tunnel:
         )
 
     async def accept_session(self, target: Target) -> AcceptedSession:
-        """Take a session to one of the agent's services. Raises TunnelError."""
+        """Accept a session to one of the agent's services. Raises TunnelError."""
         if self.is_retired:
             raise TunnelError(f"agent {self._identity.name} has moved to another proxy")
         if target == self._services.targets[0]:
-            return await self._services.accept_session(target)  # the status is nobody's session
+            return await self._services.accept_session(target)  # the status is not a user's session
         self.sessions += 1
         try:
             return _Session(await self._services.accept_session(target), self)
@@ -297,11 +301,11 @@ class Tunnel:
             raise
 
     def on_session_broken(self) -> None:
-        """One of its sessions ended badly: through no fault of the tunnel unless that is being closed."""
+        """Count a broken session, if it broke because the tunnel is closing."""
         self._broken_count += self._closing
 
     def on_session_ended(self) -> None:
-        """One of its sessions is over."""
+        """Count the end of a session."""
         self.sessions -= 1
         self._end_if_idle()
 
@@ -311,7 +315,7 @@ class Tunnel:
 
     def _on_register_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        self.end_reason = self.end_reason or f"its Register stream ended: {error or 'by us'}"
+        self.end_reason = self.end_reason or f"the Register stream ended: {error or 'closed by the agent'}"
         self._call.cancel()
 
     async def _write(self, frame: fleet_pb2.AgentFrame) -> None:
@@ -320,10 +324,10 @@ class Tunnel:
 
 
 def _handler_of(tunnel: Tunnel) -> Handler:
-    """What takes sessions for a tunnel, without holding it.
+    """Return a handler of a tunnel's sessions that holds no reference to the tunnel.
 
-    In a cycle with its client a closed tunnel would keep its calls, and gRPC with them the connection, until somebody
-    looks for garbage.
+    In a reference cycle with its client, a closed tunnel would keep its RPCs, and gRPC its connection, until the next
+    garbage collection.
     """
     tunnel_ref = weakref.ref(tunnel)
 
@@ -337,7 +341,7 @@ def _handler_of(tunnel: Tunnel) -> Handler:
 
 
 class _Session(AcceptedSession):
-    """Lets a tunnel know how many of its sessions there are."""
+    """Keeps the number of a tunnel's sessions."""
 
     def __init__(self, session: AcceptedSession, tunnel: Tunnel) -> None:
         self._session = session

@@ -1,7 +1,7 @@
-"""An agent's reverse tunnels: dialled one at a time through the proxies' balancer, claimed, kept alive, and let go.
+"""An agent's reverse tunnels: dialed one at a time through the proxies' load balancer, claimed, kept alive, closed.
 
-Two things let a tunnel go, each only when the others were heard of since: the advice of its proxy to reconnect, and
-graceful closing. Either way it takes nobody new and ends with its last session.
+A tunnel is let go for two reasons: its proxy's advice to reconnect, and graceful closing. In both cases the other
+tunnels must have responded since. The tunnel then accepts no new sessions and closes after its last one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.auth_moves import Reply
 from fleet.nodes.agent.metrics import AgentMetrics
 from fleet.nodes.agent.services import AgentServices
-from fleet.nodes.agent.tunnel import TunnelDialError, Tunnel
+from fleet.nodes.agent.tunnel import Tunnel, TunnelDialError
 from fleet.processes import background
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.recovery import discovery
@@ -35,13 +35,13 @@ from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
-#: The next dial waits this long for the first discovery, seconds: until then the tracker knows no proxy at all, and
-#: its bootstrap rule would open a second tunnel at once.
+#: Seconds that the next dial waits for the first discovery message: until then the tracker knows no proxy, and its
+#: bootstrap rule would open a second tunnel at once.
 _DISCOVERY_WITHIN = 1.0
 
 
 class AgentTunnels:
-    """All tunnels of one agent, as its tracker and pool want them."""
+    """All tunnels of one agent, as many as its tracker and pool require."""
 
     def __init__(
         self,
@@ -55,14 +55,17 @@ class AgentTunnels:
         on_networking_news: Callable[[str, float], None],
         drain: float | None = None,
         on_dial: Callable[[bool], None] = lambda _: None,
-        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: None,
+        on_auth_advisory: Callable[[fleet_pb2.AuthReconnectAdvisory, Reply], None] = lambda advisory, reply: (
+            None
+        ),
         wire: WireVersion = WireVersion.V0_2,
     ) -> None:
-        """Begin with none.
+        """Start without tunnels.
 
-        `changed` hears that there are others, `news` what proxies say of the networking config. Sessions on a tunnel
-        that was let go may last `drain` seconds; without it, to their own end. `dialled` hears of each dial whether
-        somebody answered it, `auth_advised` the advice of proxies to connect to another auth, and how to answer it.
+        `on_change` is called when tunnels open or close, `on_networking_news` with what proxies say about the
+        networking config. Sessions on a tunnel that was let go may last `drain` seconds; None: no limit. `on_dial`
+        receives for each dial whether a proxy responded, `on_auth_advisory` the proxies' advice to connect to another
+        auth and the function to reply with.
         """
         self._identity = identity
         self._pool = pool
@@ -81,28 +84,28 @@ class AgentTunnels:
         self._tunnels: dict[Tunnel, asyncio.Task[None]] = {}
         self._leases: dict[Tunnel, Lease] = {}
         self._pings: set[asyncio.Task[None]] = set()
-        #: Tunnels that are over, while their last sessions have their last bytes.
+        #: Tasks of closed tunnels whose last sessions still receive bytes.
         self._closing_tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: float | None = None
         self._logged_refusals: set[str] = set()
 
     @property
     def proxies(self) -> tuple[str, ...]:
-        """Ids of the proxies it holds tunnels to."""
+        """Ids of the proxies that the agent has tunnels to."""
         return tuple(sorted(tunnel.proxy_id for tunnel in self._tunnels))
 
     @property
     def tunnels(self) -> tuple[Tunnel, ...]:
-        """All that are open, those among them that were replaced and still have sessions."""
+        """All open tunnels, including replaced ones that still have sessions."""
         return tuple(self._tunnels)
 
     @property
     def keep_alive(self) -> KeepAlive:
-        """How it pings."""
+        """Keep-alive settings of the tunnels."""
         return self._keep_alive
 
     def apply_settings(self, settings: TunnelSettings, now: float) -> None:
-        """Do as settings say from now on."""
+        """Apply new settings."""
         self._pool.tracker.set_connection_count(settings.connections)
         self._closing.set_policy(settings.closing)
         if settings.keep_alive != self._keep_alive:
@@ -112,7 +115,7 @@ class AgentTunnels:
         self._event.set()
 
     async def run(self) -> None:
-        """Dial whenever the pool says so, for ever."""
+        """Dial whenever the pool requires it, forever."""
         while True:
             now = time.monotonic()
             lease = self._pool.next_dial(now)
@@ -121,20 +124,20 @@ class AgentTunnels:
                 self._pool.on_dial_end(time.monotonic(), random.random(), is_duplicate=is_held)
                 continue
             wake_at = self._pool.wake_at(now)
-            # An expiry is strict: look a little after it, not at it.
+            # Expiry is strict: look a little after it.
             wait = None if wake_at is None else max(wake_at - now, 0.0) + 0.005
             await background.wait_for(self._event, wait)
             self._event.clear()
 
     def sweep(self, now: float, tick: float) -> None:
-        """Ping what is due, end what is dead, let go what is not needed; called every `tick` seconds."""
+        """Send due pings, close dead tunnels and let unneeded ones go. Called every `tick` seconds."""
         lag_seconds = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
         for tunnel in self._tunnels:
             if lag_seconds > tick:
-                tunnel.forgive_silence(lag_seconds, now)  # it was us who did not listen
+                tunnel.forgive_silence(lag_seconds, now)  # this process was not running
             if tunnel.is_dead(now):
-                tunnel.end_reason = "the proxy does not answer"
+                tunnel.end_reason = "the proxy does not respond"
                 tunnel.cancel()
             elif tunnel.is_ping_due(now):
                 self._ping(tunnel, now)
@@ -144,12 +147,12 @@ class AgentTunnels:
         self._close_gracefully(now)
 
     def _cut(self, tunnel: Tunnel, overdue: float) -> None:
-        """End a tunnel that drains for too long. It may be asked twice: ending takes a moment."""
+        """Close a tunnel that has been draining for too long. Later calls do nothing."""
         if overdue <= 0 or tunnel.is_cut:
             return
         tunnel.is_cut = True
         log.warning(
-            "tunnel.cut: %s: proxy %s: %d sessions lasted longer than they may",
+            "tunnel.cut: %s: proxy %s: cut %d sessions that outlasted the drain time",
             self._identity.name,
             tunnel.proxy_id,
             tunnel.sessions,
@@ -163,23 +166,30 @@ class AgentTunnels:
         ping.add_done_callback(self._pings.discard)
 
     async def close(self) -> None:
-        """End all tunnels."""
         await background.stop({*self._tunnels.values(), *self._closing_tasks})
 
     async def _dial(self, lease: Lease) -> bool:
-        """Make one attempt; whether it led to a proxy that we hold already."""
+        """Dial once. Return whether the dial led to a proxy that this agent already has a tunnel to."""
         tunnel = Tunnel(self._open_channel(), self._identity, self._keep_alive, self._services, self._wire)
         try:
             if self._pool.tracker.is_claimed(await tunnel.hello()):
-                raise ClaimError(f"proxy {tunnel.proxy_id} has a tunnel of ours", benign=True)
+                raise ClaimError(f"this agent already has a tunnel to proxy {tunnel.proxy_id}", benign=True)
             await tunnel.register()
             lease.claim(tunnel.proxy_id)
         except (TunnelDialError, ClaimError) as error:
             self._on_dial(isinstance(error, ClaimError) or error.is_refused)
-            # Through a balancer an agent lands on proxies it has already: that is how it finds the others.
+            # Through a load balancer, dials also reach proxies that the agent already has: this is how it finds the
+            # others.
             self._metrics.dials.labels(_outcome(error)).inc()
-            is_logged = str(error) in self._logged_refusals or not (isinstance(error, TunnelDialError) and error.is_refused)
-            log.log(logging.DEBUG if is_logged else logging.WARNING, "%s: dial: %s", self._identity.name, error)
+            is_logged = str(error) in self._logged_refusals or not (
+                isinstance(error, TunnelDialError) and error.is_refused
+            )
+            log.log(
+                logging.DEBUG if is_logged else logging.WARNING,
+                "%s: cannot open a tunnel: %s",
+                self._identity.name,
+                error,
+            )
             if not is_logged:
                 self._logged_refusals.add(str(error))
             lease.release()
@@ -201,16 +211,16 @@ class AgentTunnels:
         return False
 
     async def _hold(self, tunnel: Tunnel, lease: Lease) -> None:
-        reason, finish = "it was closed", True
+        reason, finish = "closed by the proxy", True
         try:
             while (frame := await tunnel.read()) is not None:
                 await self._handle_frame(frame, tunnel)
         except grpc.aio.AioRpcError as error:
             reason = error.details() or error.code().name
         except asyncio.InvalidStateError:
-            reason = "it broke while written to"
+            reason = "the connection broke during a write"
         except asyncio.CancelledError:
-            reason, finish = "this agent ends", False
+            reason, finish = "this agent is shutting down", False
             raise
         finally:
             tunnel.discovery_received.set()
@@ -229,8 +239,10 @@ class AgentTunnels:
             await self._end(tunnel, finish=finish)
 
     async def _end(self, tunnel: Tunnel, *, finish: bool) -> None:
-        """Close a tunnel. The task is a local of this frame alone: a frame of `_hold` that a CancelledError keeps would
-        hold the task, and with it the tunnel and its connection, until somebody looks for garbage.
+        """Close a tunnel.
+
+        The task must be a local of this frame only. A frame of `_hold` that a CancelledError keeps alive would keep the
+        task, and so the tunnel and its connection, until the next garbage collection.
         """
         task = asyncio.current_task()
         assert task is not None, "a tunnel is held by a task"
@@ -254,7 +266,7 @@ class AgentTunnels:
             self._on_networking_news(frame.networking_news.revision, frame.networking_news.spread_ms / 1000)
 
     def _handle_advisory(self, advisory: fleet_pb2.ReconnectAdvisory, tunnel: Tunnel, now: float) -> bool:
-        """Make ready to leave for another proxy; return whether there is one, or may be."""
+        """Prepare to leave for another proxy. Return whether there is one, or may be."""
         if tunnel.is_retired:
             return True
         is_accepted = self._pool.tracker.leave(self._proxy_of(tunnel), now, is_departing=advisory.leaving)
@@ -276,7 +288,7 @@ class AgentTunnels:
         return is_accepted
 
     def _retire_advised(self, now: float) -> None:
-        """Let advised tunnels go, each once there are enough others that were heard of since: make before break."""
+        """Let advised tunnels go, each once enough others have responded since the advice: make before break."""
         for tunnel in self._tunnels:
             since = tunnel.advised_at
             if since is None or tunnel.is_retired:
@@ -284,13 +296,15 @@ class AgentTunnels:
             held_proxies = {
                 self._proxy_of(other_tunnel)
                 for other_tunnel in self._tunnels
-                if not other_tunnel.is_retired and other_tunnel.advised_at is None and other_tunnel.last_seen_at > since
+                if not other_tunnel.is_retired
+                and other_tunnel.advised_at is None
+                and other_tunnel.last_seen_at > since
             }
             if self._pool.tracker.can_close(self._proxy_of(tunnel), held_proxies, now):
                 self._retire(tunnel, "advised")
 
     def _close_gracefully(self, now: float) -> None:
-        """Let at most one tunnel go that is not needed any more."""
+        """Let at most one tunnel go that is no longer needed."""
         if not self._closing.policy.active or len(self._tunnels) < 2:
             return
         tunnels = [self._live_tunnel_of(tunnel) for tunnel in self._tunnels]
@@ -312,18 +326,18 @@ class AgentTunnels:
         )
 
     def _proxy_of(self, tunnel: Tunnel) -> str:
-        """The proxy of a tunnel as the tracker calls it."""
+        """Return the proxy of a tunnel, as the tracker names it."""
         return self._leases[tunnel].claimed_proxy or tunnel.proxy_id
 
     def _retire(self, tunnel: Tunnel, reason: str) -> None:
         log.info(
-            "tunnel.closing: %s: proxy %s: %s, %d sessions on it",
+            "tunnel.closing: %s: proxy %s: %s, %d open sessions",
             self._identity.name,
             tunnel.proxy_id,
             reason,
             tunnel.sessions,
         )
-        # Its place is free, so that the proxy can be dialled anew while old sessions last.
+        # Free its claim, so that the proxy can be dialed again while old sessions last.
         self._leases[tunnel].release()
         tunnel.retire(reason)
         self._event.set()
@@ -344,12 +358,12 @@ class AgentTunnels:
             self._event.set()
 
     def _refuse(self, kind: str, tunnel: Tunnel, reason: str) -> None:
-        """Count what a proxy sent and nobody can read; log it once for each proxy and kind."""
+        """Count an unreadable message of a proxy, and log it once per proxy and kind."""
         self._metrics.refused_messages.labels(kind).inc()
         if (key := f"{kind} {tunnel.proxy_id}") not in self._logged_refusals:
             self._logged_refusals.add(key)
             log.warning(
-                "discovery.refused: %s: of proxy %s: %s", self._identity.name, tunnel.proxy_id, reason
+                "discovery.refused: %s: message of proxy %s: %s", self._identity.name, tunnel.proxy_id, reason
             )
 
 

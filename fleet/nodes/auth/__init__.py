@@ -1,3 +1,1 @@
-"""The auth server."""
-
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""teleport.clusterconfig.v1.ClusterConfigService: the cluster's networking config, on every auth.
+"""teleport.clusterconfig.v1.ClusterConfigService: the cluster's networking config, served by every auth.
 
-Teleport's rules, docs/networking-config.md: an update must name the stored revision, who writes makes it `dynamic`,
-what comes from the auths' file cannot be reset. Ranges are ours.
+Teleport's rules (docs/reference/networking-config.md): an update names the stored revision, every write sets the origin
+`dynamic`, and a config from the auths' file cannot be reset. The limits of values are Refloat's own.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: Upstream tries so often to reset while others write.
+#: Most attempts to reset while others write, as in Teleport.
 _RESET_TRIES = 3
-#: A config of more bytes is a mistake.
+#: Largest accepted config, in bytes.
 _LARGEST = 65_536
 
 
 class ClusterConfigServicer:
-    """Method names are those of the .proto."""
+    """The gRPC service. Method names are those of the .proto."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._backend = instance.backend
         self._writes = Counter(
             "refloat_networking_config_writes",
-            "Writes of the networking config, by call and outcome",
+            "Writes of the networking config, by RPC and outcome",
             ["call", "outcome"],
             registry=instance.registry,
         )
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve it."""
+        """Register the service on a gRPC server."""
         clusterconfig_pb2_grpc.add_ClusterConfigServiceServicer_to_server(self, server)
 
     async def GetClusterNetworkingConfig(  # noqa: N802
         self, request: clusterconfig_pb2.GetClusterNetworkingConfigRequest, context: Context
     ) -> Message:
-        """Answer what is stored."""
+        """Return the stored config."""
         del request
         return await self._read_stored(context)
 
     async def UpdateClusterNetworkingConfig(  # noqa: N802
         self, request: clusterconfig_pb2.UpdateClusterNetworkingConfigRequest, context: Context
     ) -> Message:
-        """Write, if nobody wrote since the caller read."""
+        """Write the config if the stored revision is the one that the caller read."""
         config = await self._read_request(request, "update", context)
         revision = config.metadata.revision
         networking_config.finalize(config, Origin.DYNAMIC, _new_revision())
@@ -75,14 +75,16 @@ class ClusterConfigServicer:
                 context,
                 "update",
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"metadata.revision: {revision!r} is not the stored one, {stored_revision!r}: somebody else wrote meanwhile",
+                f"metadata.revision: {revision!r} is out of date; the stored revision is "
+                f"{stored_revision!r}. Read the config and "
+                "try again",
             )
         return self._record_write("update", config)
 
     async def UpsertClusterNetworkingConfig(  # noqa: N802
         self, request: clusterconfig_pb2.UpsertClusterNetworkingConfigRequest, context: Context
     ) -> Message:
-        """Write, whatever is stored."""
+        """Write the config, whatever is stored."""
         config = await self._read_request(request, "upsert", context)
         networking_config.finalize(config, Origin.DYNAMIC, _new_revision())
         await self._put(config, context)
@@ -91,7 +93,7 @@ class ClusterConfigServicer:
     async def ResetClusterNetworkingConfig(  # noqa: N802
         self, request: clusterconfig_pb2.ResetClusterNetworkingConfigRequest, context: Context
     ) -> Message:
-        """Go back to the defaults."""
+        """Replace the stored config with the defaults."""
         del request
         await self._admit("reset", context)
         for _ in range(_RESET_TRIES):
@@ -106,7 +108,7 @@ class ClusterConfigServicer:
             context,
             "reset",
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            f"others wrote the networking config {_RESET_TRIES} times meanwhile: try again",
+            f"the networking config changed {_RESET_TRIES} times during the reset; try again",
         )
 
     async def _read_request(
@@ -116,19 +118,26 @@ class ClusterConfigServicer:
         call: str,
         context: Context,
     ) -> Message:
-        """The config of a request, if it can be used."""
+        """Return the config of a request. Ends the RPC if the caller may not write or the config is invalid."""
         await self._admit(call, context)
         message = request.cluster_network_config
-        refusal = _refusal_of(message) if request.HasField("cluster_network_config") else "missing"
+        refusal = (
+            _refusal_of(message)
+            if request.HasField("cluster_network_config")
+            else "cluster_network_config: missing"
+        )
         if refusal:
             await self._refuse(context, call, grpc.StatusCode.INVALID_ARGUMENT, refusal)
         return message
 
     async def _admit(self, call: str, context: Context) -> None:
-        """Refuse all but operators: a certificate stolen from a program must not change a whole cluster."""
+        """End the RPC unless the caller is an operator: a stolen certificate must not change the cluster."""
         flags = self._instance.flags
         refusal = operators.refusal_of(
-            peers.role_of(context), "change the networking config", flags.listen[0], allow_anonymous=flags.anybody
+            peers.role_of(context),
+            "change the networking config",
+            flags.listen[0],
+            allow_anonymous=flags.anybody,
         )
         if refusal:
             await self._refuse(context, call, grpc.StatusCode.PERMISSION_DENIED, refusal)
@@ -163,7 +172,7 @@ class ClusterConfigServicer:
 
 
 async def get_or_create(backend: Backend) -> Message:
-    """What is stored; the defaults are written when there is nothing. Raises BackendUnavailable."""
+    """Return the stored config; store the defaults first if there is none. Raises BackendUnavailableError."""
     while True:
         message = await backend.networking_config()
         if message is not None:
@@ -174,21 +183,21 @@ async def get_or_create(backend: Backend) -> Message:
 
 
 class NetworkingConfigCache:
-    """The stored config, read from the backend only when its revision is another than that of what is held."""
+    """The stored config, cached. It is read from the backend only when its revision has changed."""
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
         self._refusals = instance.refusals
         self._message: Message | None = None
-        # What cannot be read is not read again for each agent.
+        # Revision that could not be read: it is not read again for each agent.
         self._unreadable_revision = ""
-        # Agents come by the thousand when the config changes: one of them fetches it for all.
+        # Thousands of agents ask at once when the config changes: one read serves all of them.
         self._read_lock = asyncio.Lock()
 
     async def get(self, revision: str) -> Message | None:
-        """The config of that revision, or a newer one; None when nothing is stored that can be read.
+        """Return the config of that revision or a newer one; None if no readable config is stored.
 
-        Raises BackendUnavailable.
+        Raises BackendUnavailableError.
         """
         if not revision:
             return None
@@ -207,15 +216,15 @@ class NetworkingConfigCache:
 
 @dataclass(frozen=True, slots=True)
 class InitialConfig:
-    """A config that an auth brings when it starts."""
+    """The config from an auth's flags, stored when the auth starts."""
 
     message: Message
     origin: Origin
 
     async def store(self, backend: Backend) -> None:
-        """Store it: over everything if it is the auths' configuration, else if there is nothing.
+        """Store the config: always if it is the auths' config file, else only if nothing is stored.
 
-        Raises BackendUnavailable.
+        Raises BackendUnavailableError.
         """
         networking_config.finalize(self.message, self.origin, _new_revision())
         condition: Condition = "any" if self.origin is Origin.CONFIG_FILE else "absent"
@@ -223,7 +232,7 @@ class InitialConfig:
 
 
 def read_initial_config(configuration: Path | None, bootstrap: Path | None) -> InitialConfig | None:
-    """What an auth's flags say. Raises StartError, naming file and fields."""
+    """Return the config that the flags name; None if there is none. Raises NodeStartError, naming file and fields."""
     if configuration is not None:
         return InitialConfig(_from_file(configuration), Origin.CONFIG_FILE)
     return InitialConfig(_from_file(bootstrap), Origin.DYNAMIC) if bootstrap is not None else None
@@ -242,16 +251,16 @@ def _from_file(path: Path) -> Message:
 
 
 def _refusal_of(message: Message) -> str:
-    """Why a config cannot be stored; empty when it can."""
+    """Return why a config cannot be stored; empty if it can."""
     if message.ByteSize() > _LARGEST:
-        return f"the config has more than {_LARGEST} bytes"
+        return f"the config is larger than {_LARGEST} bytes"
     for key, actual, expected in (
         ("kind", message.kind, config_yaml.KIND),
         ("version", message.version, config_yaml.VERSION),
         ("metadata.name", message.metadata.name, config_yaml.NAME),
     ):
         if actual not in ("", expected):
-            return f"{key}: {actual!r} is not {expected!r}"
+            return f"{key}: must be {expected!r}, not {actual!r}"
     try:
         rules.check(rules.with_defaults(networking_config.read(message).config))
     except NetworkingConfigError as error:

@@ -1,6 +1,6 @@
 """The HTTP part of the auth API: proxies, auths and tunnel connections, with Teleport's paths and JSON.
 
-RFD 226, "Auth HTTP Clients", has the inventory; the web-login calls in it are not ours. docs/auth-http.md.
+RFD 226, "Auth HTTP Clients", lists the calls; its web-login calls are not implemented. docs/reference/auth-http.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from fleet.wire import types_pb2
 log = logging.getLogger(__name__)
 
 _KINDS: dict[Kind, str] = {"auth": "auth_server", "proxy": "proxy"}
-#: A server's resource of more bytes is a mistake.
+#: Largest accepted request body, in bytes.
 _LARGEST = 262_144
-#: A resource that lives longer than a day is one too.
+#: Longest TTL of a resource, seconds. Longer ones are a mistake.
 _LONGEST_TTL = 86_400.0
 _SHORTEST_TTL = 0.001  # the backend counts milliseconds
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
@@ -44,7 +44,7 @@ Document = dict[str, Any]
 
 
 class HTTPError(Exception):
-    """What is answered instead of what was asked for: a code and a sentence."""
+    """An HTTP error: a status code and a message."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -56,17 +56,17 @@ class _Route:
     method: str
     path: re.Pattern[str]
     name: str
-    #: Takes the parts of the path and the body.
+    #: Called with the path parameters and the body.
     handler: Callable[..., Awaitable[Any]]
-    #: And before them who calls.
+    #: The handler also receives the caller's certificate, as its first argument.
     takes_caller: bool = False
 
 
 class AuthHTTP:
-    """The ASGI application. Names of handlers are those of the RFD's inventory."""
+    """The ASGI application. Handlers are named after the calls in RFD 226."""
 
     def __init__(self, instance: Instance, host: str) -> None:
-        """`host` is where it listens."""
+        """`host` is the address on which the auth listens."""
         self._instance = instance
         self._host = host
         self._backend = instance.backend
@@ -98,8 +98,8 @@ class AuthHTTP:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        assert scope["type"] == "http", "the server speaks nothing else and has no lifespan"
+        """Serve one request."""
+        assert scope["type"] == "http", "the server is HTTP only and has no lifespan"
         call, code, document = "", 200, None
         try:
             route, parts = self._find(scope)
@@ -115,7 +115,7 @@ class AuthHTTP:
         except BackendUnavailableError as error:
             code, document = 503, {"error": {"message": str(error)}}
         except Exception:
-            log.exception("http.failed: %s failed by a fault of ours", call)
+            log.exception("http.failed: %s failed with an internal error", call)
             code, document = 500, {"error": {"message": "internal error"}}
         self._requests.labels(call or "unknown", code).inc()
         text = json.dumps(document, separators=(",", ":")).encode()
@@ -124,7 +124,9 @@ class AuthHTTP:
         await send({"type": "http.response.body", "body": text})
 
     def _demand_role(self, call: str, caller: Caller | None) -> None:
-        refusal = instance_admission.refusal_of(call, caller, self._host, allow_anonymous=self._instance.flags.anybody)
+        refusal = instance_admission.refusal_of(
+            call, caller, self._host, allow_anonymous=self._instance.flags.anybody
+        )
         if refusal:
             raise HTTPError(403, refusal)
 
@@ -145,8 +147,8 @@ class AuthHTTP:
             if route.method == scope["method"]:
                 return route, tuple(_name(unquote(part), "the path") for part in match.groups())
         if is_known_path:
-            raise HTTPError(405, f"{scope['method']} is not served here")
-        raise HTTPError(404, f"nothing is served at {path[:200]!r}")
+            raise HTTPError(405, f"method {scope['method']} is not allowed for this path")
+        raise HTTPError(404, f"path {path[:200]!r} was not found")
 
     async def _upsert_proxy(self, caller: Caller | None, body: Document) -> Document:
         return await self._upsert("proxy", caller, body)
@@ -157,7 +159,7 @@ class AuthHTTP:
     async def _upsert(self, kind: Kind, caller: Caller | None, body: Document) -> Document:
         server = _server(kind, body.get("server"))
         self._demand_proof(caller, kind, server.metadata.name, server.spec.hostname)
-        # Whatever the sender says: on which auth the resource depends is for that auth to say.
+        # The auth that writes the resource sets this label itself, whatever the sender says.
         if HEARTBEAT_AUTH_LABEL in server.metadata.labels:
             del server.metadata.labels[HEARTBEAT_AUTH_LABEL]
         if kind == "proxy":
@@ -185,7 +187,7 @@ class AuthHTTP:
         self._demand_proof(caller, "proxy", name)
         with self._instance.measure_write("http"):
             if not await self._backend.delete_instance("proxy", name):
-                raise HTTPError(404, f"there is no proxy {name!r}")
+                raise HTTPError(404, f"proxy {name!r} was not found")
         return _OK
 
     async def _delete_all_proxies(self) -> Document:
@@ -197,14 +199,14 @@ class AuthHTTP:
     async def _upsert_connection(self, body: Document) -> Document:
         connection = body.get("tunnel_connection")
         if not isinstance(connection, dict):
-            raise HTTPError(400, "tunnel_connection: is missing")
+            raise HTTPError(400, "tunnel_connection: missing")
         metadata, spec = connection.setdefault("metadata", {}), connection.setdefault("spec", {})
         if not isinstance(metadata, dict) or not isinstance(spec, dict):
-            raise HTTPError(400, "metadata and spec of a tunnel connection are objects")
+            raise HTTPError(400, "tunnel_connection: metadata and spec must be objects")
         if connection.setdefault("kind", "tunnel_connection") != "tunnel_connection":
-            raise HTTPError(400, f"kind: {connection['kind']!r} is not 'tunnel_connection'")
+            raise HTTPError(400, f"kind: must be 'tunnel_connection', not {connection['kind']!r}")
         if not connection.get("version"):
-            raise HTTPError(400, "version: is missing")
+            raise HTTPError(400, "version: missing")
         name = _name(metadata.get("name"), "metadata.name")
         cluster = _name(spec.get("cluster_name"), "spec.cluster_name")
         _name(spec.get("proxy_name"), "spec.proxy_name")
@@ -212,11 +214,18 @@ class AuthHTTP:
         now = time.time()
         expires = _timestamp(metadata.get("expires"), "metadata.expires")
         if not expires.seconds:
-            # Upstream: as long after its last heartbeat as a server's resource lives.
-            last_heartbeat_at = _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
-            expires.FromNanoseconds(durations.to_nanoseconds((last_heartbeat_at or now) + announce.DEFAULT_TTL))
+            # As in Teleport: the default TTL of an instance, counted from the last heartbeat.
+            last_heartbeat_at = (
+                _timestamp(spec.get("last_heartbeat"), "spec.last_heartbeat").ToNanoseconds() / 1e9
+            )
+            expires.FromNanoseconds(
+                durations.to_nanoseconds((last_heartbeat_at or now) + announce.DEFAULT_TTL)
+            )
             metadata["expires"] = expires.ToJsonString()
-        body_bytes, ttl_left = json.dumps(connection, separators=(",", ":")).encode(), _ttl_left_of(expires, now)
+        body_bytes, ttl_left = (
+            json.dumps(connection, separators=(",", ":")).encode(),
+            _ttl_left_of(expires, now),
+        )
         with self._instance.measure_write("http"):
             if ttl_left > 0:
                 await self._backend.put_tunnel_connection(cluster, name, body_bytes, ttl_left)
@@ -226,12 +235,16 @@ class AuthHTTP:
 
     async def _get_connections(self, cluster: str = "") -> list[Document]:
         connections = [json.loads(body) for body in await self._backend.tunnel_connections()]
-        return [connection for connection in connections if not cluster or connection["spec"]["cluster_name"] == cluster]
+        return [
+            connection
+            for connection in connections
+            if not cluster or connection["spec"]["cluster_name"] == cluster
+        ]
 
     async def _delete_connection(self, cluster: str, name: str) -> Document:
         with self._instance.measure_write("http"):
             if not await self._backend.delete_tunnel_connection(cluster, name):
-                raise HTTPError(404, f"there is no tunnel connection {name!r} of {cluster!r}")
+                raise HTTPError(404, f"tunnel connection {name!r} of cluster {cluster!r} was not found")
         return _OK
 
     async def _delete_connections(self, cluster: str) -> Document:
@@ -255,10 +268,10 @@ async def _document(receive: Receive) -> Document:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise HTTPError(400, "the request ended too early")
+            raise HTTPError(400, "the client closed the connection before the body was complete")
         body += message.get("body", b"")
         if len(body) > _LARGEST:
-            raise HTTPError(413, f"more than {_LARGEST} bytes")
+            raise HTTPError(413, f"the body is larger than {_LARGEST} bytes")
         if not message.get("more_body"):
             break
     try:
@@ -266,26 +279,28 @@ async def _document(receive: Receive) -> Document:
     except (ValueError, RecursionError) as error:
         raise HTTPError(400, f"the body is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise HTTPError(400, "the body is not a JSON object")
+        raise HTTPError(400, "the body must be a JSON object")
     return document
 
 
 def _name(name: object, field_path: str) -> str:
     if not isinstance(name, str) or len(name) > LONGEST_ID or not _NAME.fullmatch(name):
-        raise HTTPError(400, f"{field_path}: a name has 1 to {LONGEST_ID} letters, digits, or any of . _ @ -")
+        raise HTTPError(
+            400, f"{field_path}: must be 1 to {LONGEST_ID} letters, digits, or characters of . _ @ -"
+        )
     return name
 
 
 def _server(kind: Kind, document: object) -> types_pb2.ServerV2:
     if not isinstance(document, dict):
-        raise HTTPError(400, "server: is missing")
+        raise HTTPError(400, "server: missing")
     try:
-        # Unknown keys are those of a newer Teleport.
+        # Unknown fields may come from a newer Teleport.
         server = json_format.ParseDict(document, types_pb2.ServerV2(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
         raise HTTPError(400, f"server: {error}") from None
     if server.kind not in ("", _KINDS[kind]):
-        raise HTTPError(400, f"server.kind: {server.kind!r} is not {_KINDS[kind]!r}")
+        raise HTTPError(400, f"server.kind: must be {_KINDS[kind]!r}, not {server.kind!r}")
     server.kind, server.version = _KINDS[kind], "v2"
     server.metadata.namespace = server.metadata.namespace or "default"
     _name(server.metadata.name, "server.metadata.name")
@@ -310,21 +325,21 @@ def _server_document(server: types_pb2.ServerV2) -> Document:
 
 
 def _ttl(body: Document) -> float:
-    """The TTL of a request, nanoseconds there, as seconds; 0 when it says none."""
+    """Return the TTL of a request (nanoseconds there) in seconds; 0 if the request has none."""
     ttl = body.get("ttl", 0)
     if (
         not isinstance(ttl, int)
         or isinstance(ttl, bool)
         or not 0 <= ttl <= _LONGEST_TTL * durations.NANOSECONDS
     ):
-        raise HTTPError(400, f"ttl: is nanoseconds, up to a day: {ttl!r}")
+        raise HTTPError(400, f"ttl: must be in nanoseconds, from 0 to one day, not {ttl!r}")
     return durations.from_nanoseconds(ttl)
 
 
 def _ttl_left_of(expires: Timestamp, now: float) -> float:
-    """How long a resource still lives, seconds; the default when it does not say, 0 when its time is over.
+    """Return how long a resource still lives, in seconds: the default TTL if it has none, 0 if it has expired.
 
-    Written with a millisecond to live, one whose time is over would be listed by whoever asks within it.
+    Less than a millisecond counts as expired, so that nobody lists an expired resource.
     """
     if not expires.seconds:
         return announce.DEFAULT_TTL
@@ -333,7 +348,7 @@ def _ttl_left_of(expires: Timestamp, now: float) -> float:
 
 
 def _timestamp(timestamp: object, field_path: str) -> Timestamp:
-    """A time of a document; 0 when it says none, also as Go writes that."""
+    """Return a timestamp of a document; 0 if it has none, or Go's zero time."""
     at = Timestamp()
     if timestamp in (None, "", "0001-01-01T00:00:00Z"):
         return at

@@ -1,6 +1,6 @@
-"""Who may write resources by the HTTP part of the auth API: each call has its roles, and an instance writes its own.
+"""Permissions of the HTTP part of the auth API: each call has its roles, and an instance writes only its own resource.
 
-RFD 226's inventory says who uses which call. Without certificates of clients nobody proves anything: docs/auth-http.md.
+RFD 226 lists who uses which call. Without client certificates nothing can be proven: docs/reference/auth-http.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fleet.transport.peers import Caller
 from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import types_pb2
 
-#: Roles of certificates by the call that they may make. A call that is not here, and is no read, nobody may make.
+#: Roles that may make each writing call. A writing call that is not listed here is refused.
 WRITERS: Mapping[str, frozenset[str]] = {
     "UpsertProxy": frozenset({"proxy"}),
     "DeleteProxy": frozenset({"proxy", *operators.OPERATORS}),
@@ -28,35 +28,42 @@ WRITERS: Mapping[str, frozenset[str]] = {
 
 
 def refusal_of(call: str, caller: Caller | None, host: str, *, allow_anonymous: bool) -> str:
-    """Return why a caller may not make a call that writes; empty when it may.
+    """Return why a caller may not make a writing call; empty if it may.
 
-    `host` is where the auth listens; `anybody`: callers without a certificate may write off loopback too.
+    `host` is the address on which the auth listens. `allow_anonymous`: callers without a certificate may write off
+    loopback too.
     """
     role = None if caller is None else caller.role
-    return operators.refusal_of(role, f"call {call}", host, WRITERS.get(call, frozenset()), allow_anonymous=allow_anonymous)
+    return operators.refusal_of(
+        role, f"call {call}", host, WRITERS.get(call, frozenset()), allow_anonymous=allow_anonymous
+    )
 
 
-def identity_refusal_of(caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = "") -> str:
-    """Return why a caller may not write that instance's resource; empty when it may.
+def identity_refusal_of(
+    caller: Caller | None, kind: Kind, instance_id: str, cluster: str, name: str = ""
+) -> str:
+    """Return why a caller may not write an instance's resource; empty if it may.
 
-    An instance is proven by its id, or by the name that its id is made from. The `name` that people read and choose it
-    by is proven as well: else a proxy would be listed as another one. Operators write any.
+    The certificate must prove the id of the instance, or the name that the id is derived from. It must also prove the
+    `name` that people see, or one proxy could be listed as another. Operators may write any.
     """
     if caller is None or caller.role in operators.OPERATORS:
         return ""
     names = [proven for proven in caller.names if proven not in SHARED_NAMES]
-    if instance_id not in names and all(flags.host_id(cluster, kind, proven_name) != instance_id for proven_name in names):
-        return f"the certificate proves {', '.join(names) or 'no name'}; not {kind} {instance_id}"
+    if instance_id not in names and all(
+        flags.host_id(cluster, kind, proven_name) != instance_id for proven_name in names
+    ):
+        return f"the certificate is for {', '.join(names) or 'no name'}, not for {kind} {instance_id}"
     if name in ("", instance_id, *names) or flags.host_id(cluster, kind, name) == instance_id:
         return ""
-    return f"the certificate proves {', '.join(names)}; not the name {name} of {kind} {instance_id}"
+    return f"the certificate is for {', '.join(names)}, not for the name {name} of {kind} {instance_id}"
 
 
 def resource_refusal_of(server: types_pb2.ServerV2) -> str:
-    """Return why a resource cannot be used; empty when it can. Every auth, proxy and console reads what it says."""
+    """Return why a resource is invalid; empty if it is valid. Every auth, proxy and poller reads these texts."""
     labels = server.metadata.labels
     if len(labels) > text_limits.MOST_LABELS:
-        return f"server.metadata.labels: there are more than {text_limits.MOST_LABELS}"
+        return f"server.metadata.labels: more than {text_limits.MOST_LABELS} labels"
     texts = [
         ("server.spec.hostname", server.spec.hostname, text_limits.LONGEST_NAME),
         ("server.spec.version", server.spec.version, text_limits.LONGEST_WORD),

@@ -1,4 +1,4 @@
-"""`python -m fleet.nodes auth`: an auth server. Writes agents' heartbeats to the backend, serves presence from it."""
+"""`python -m fleet.nodes auth`: writes agents' heartbeats to the backend and serves presence lists from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import grpc.aio
 from prometheus_client import Counter, Gauge
 
 from fleet.nodes.auth import cluster_config
-from fleet.nodes.auth.cluster_config import InitialConfig, ClusterConfigServicer, NetworkingConfigCache
+from fleet.nodes.auth.cluster_config import ClusterConfigServicer, InitialConfig, NetworkingConfigCache
 from fleet.nodes.auth.site import DEFAULT_HTTP, AuthSite, HTTPFlags
 from fleet.nodes.shared import agent_admission, lifecycle, node_policies
 from fleet.nodes.shared import flags as node_flags
@@ -24,14 +24,14 @@ from fleet.nodes.shared.instance import Instance, InstanceFlags, abort_unavailab
 from fleet.nodes.shared.node_policies import NodePoliciesServicer, Policies
 from fleet.nodes.shared.refusals import host_of
 from fleet.nodes.shared.response_limiter import ResponseLimiter
-from fleet.nodes.shared.tunnel_counts import TunnelCounts, TunnelCountCollector
+from fleet.nodes.shared.tunnel_counts import TunnelCountCollector, TunnelCounts
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.policies import switches
 from fleet.protocol.policies.switches import SwitchError
 from fleet.protocol.recovery import announce, service_config
 from fleet.protocol.recovery.service_config import ServiceConfig, ServiceConfigError
 from fleet.transport import http_close, peers
-from fleet.transport.backend import BackendUnavailableError, UnreadableResourceError, Kind
+from fleet.transport.backend import BackendUnavailableError, Kind, UnreadableResourceError
 from fleet.transport.networking_config import Message
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.wire import (
@@ -46,7 +46,7 @@ from fleet.wire import (
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: Most resources in one answer of presence, and how many when the asker does not say (Teleport's numbers).
+#: Page size of presence lists: the maximum, and the default (as in Teleport).
 _MOST_SERVERS = 1000
 
 
@@ -55,28 +55,30 @@ class HeartbeatServicer:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        #: When each agent that heartbeats here will be taken for gone, by the monotonic clock.
+        #: When each agent's resource expires, by the monotonic clock (agents that send heartbeats to this auth).
         self._expires_at: dict[str, float] = {}
-        #: Tunnels that each of them wants and has.
+        #: Desired and actual tunnels of each of these agents.
         self._tunnel_counts: dict[str, TunnelCounts] = {}
         self._refusals = Counter(
-            "refloat_heartbeats_refused", "Heartbeats that could not be used", registry=instance.registry
+            "refloat_heartbeats_refused",
+            "Agents' heartbeats that were invalid or not allowed",
+            registry=instance.registry,
         )
         instance.registry.register(TunnelCountCollector("refloat_auth_agents", self._live_tunnel_counts))
         self._config_cache = NetworkingConfigCache(instance)
         self._pushed_configs = Counter(
             "refloat_networking_config_pushed",
-            "Networking configs sent to agents in answers to heartbeats",
+            "Networking configs sent to agents in responses to heartbeats",
             registry=instance.registry,
         )
         self._new_agents = Counter(
             "heartbeat_connections_received",
-            "Agents that began to heartbeat here",
+            "Agents that began to send heartbeats to this auth",
             registry=instance.registry,
         )
         connected_resources = Gauge(
             "teleport_connected_resources",
-            "Agents that heartbeat here",
+            "Agents that send heartbeats to this auth",
             ["type"],
             registry=instance.registry,
         )
@@ -85,7 +87,7 @@ class HeartbeatServicer:
     async def Heartbeat(  # noqa: N802
         self, request: fleet_pb2.HeartbeatRequest, context: Context
     ) -> fleet_pb2.HeartbeatResponse:
-        """Write the agent's resource."""
+        """Write the agent's resource to the backend."""
         agent = request.agent
         if refusal := agent_admission.heartbeat_refusal_of(agent):
             await self._refuse(context, agent, grpc.StatusCode.INVALID_ARGUMENT, refusal)
@@ -108,10 +110,10 @@ class HeartbeatServicer:
     async def Deregister(  # noqa: N802
         self, request: fleet_pb2.DeregisterRequest, context: Context
     ) -> fleet_pb2.DeregisterResponse:
-        """Delete the agent's resource."""
+        """Delete the agent's resource from the backend."""
         try:
             if not await self._may_deregister(request.agent_id, context):
-                return fleet_pb2.DeregisterResponse()  # there is nothing to delete
+                return fleet_pb2.DeregisterResponse()  # nothing to delete
             with self._instance.measure_write("agent"):
                 await self._instance.backend.delete_agent(request.agent_id)
         except BackendUnavailableError as error:
@@ -121,9 +123,9 @@ class HeartbeatServicer:
         return fleet_pb2.DeregisterResponse()
 
     def _drain_advisory(self) -> fleet_pb2.AuthReconnectAdvisory | None:
-        """Return the advice to connect to another auth while this one drains.
+        """Return the advice to connect to another auth while this one is draining; None otherwise.
 
-        Agents come by one after the other within a heartbeat interval, so they do not leave as a herd.
+        Agents receive it one by one within a heartbeat interval, so they do not all move at once.
         """
         drain, auth_id = self._instance.declared_status.drain_declaration, self._instance.flags.id
         if drain is None:
@@ -133,21 +135,21 @@ class HeartbeatServicer:
         )
 
     async def _config_for(self, agent: fleet_pb2.AgentResource, revision: str) -> Message | None:
-        """The networking config, when it is not what the agent runs with."""
+        """Return the networking config if the agent does not run with it yet; None otherwise."""
         if agent.networking_revision == revision:
             return None
         try:
             config = await self._config_cache.get(revision)
         except BackendUnavailableError:
-            return None  # the heartbeat is written: the config comes with a later one
+            return None  # the heartbeat is written; the config follows with a later one
         if config is not None:
             self._pushed_configs.inc()
         return config
 
     async def _may_deregister(self, agent_id: str, context: Context) -> bool:
-        """Return whether there is a resource to delete; refuse a caller whose certificate is that of somebody else.
+        """Return whether there is a resource to delete. Ends the RPC if the certificate is not the agent's.
 
-        A certificate of many agents proves names, and a deregistration has only the id: the resource has both.
+        A certificate for many agents proves names, and a deregistration has only the id: the resource has both.
         """
         caller = peers.caller_of(context)
         if caller is None:
@@ -158,7 +160,7 @@ class HeartbeatServicer:
         name, cluster = entry.agent.name, self._instance.flags.cluster
         if refusal := agent_admission.identity_refusal_of(caller, agent_id, name, cluster):
             host = host_of(context.peer())
-            self._instance.refusals.refuse("deregistration", host, f"of {name[:40]!r} at {host}", refusal)
+            self._instance.refusals.refuse("deregistration", host, f"agent {name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         return True
 
@@ -168,7 +170,7 @@ class HeartbeatServicer:
         self._refusals.inc()
         host = host_of(context.peer())
         self._instance.refusals.log_once(
-            "heartbeat", f"{code.name} {host}", f"of {agent.name[:40]!r} at {host}", reason
+            "heartbeat", f"{code.name} {host}", f"agent {agent.name[:40]!r} at {host}", reason
         )
         await context.abort(code, reason)
 
@@ -181,7 +183,9 @@ class HeartbeatServicer:
 
     def _count_agents(self) -> float:
         now = time.monotonic()
-        self._expires_at = {agent_id: expires_at for agent_id, expires_at in self._expires_at.items() if expires_at >= now}
+        self._expires_at = {
+            agent_id: expires_at for agent_id, expires_at in self._expires_at.items() if expires_at >= now
+        }
         self._tunnel_counts = {agent_id: self._tunnel_counts[agent_id] for agent_id in self._expires_at}
         return float(len(self._expires_at))
 
@@ -191,7 +195,7 @@ class HeartbeatServicer:
 
 
 class AgentFeedServicer:
-    """fleet.v1.AgentFeed: the backend's list of agents, the same from every auth."""
+    """fleet.v1.AgentFeed: the backend's list of agents. Every auth returns the same."""
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
@@ -200,7 +204,7 @@ class AgentFeedServicer:
     async def ListAgents(  # noqa: N802
         self, request: fleet_pb2.ListAgentsRequest, context: Context
     ) -> fleet_pb2.ListAgentsResponse:
-        """Answer what changed since a revision."""
+        """Return the agents that changed since a revision."""
         await self._response_limiter.admit(context)
         try:
             page = await self._backend.agents(request.epoch, request.since_revision, request.limit)
@@ -217,7 +221,7 @@ class AgentFeedServicer:
 
 
 class PresenceServicer:
-    """teleport.presence.v1.PresenceService, in pages by name."""
+    """teleport.presence.v1.PresenceService: instances in pages, ordered by name."""
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
@@ -226,14 +230,14 @@ class PresenceServicer:
     async def ListAuthServers(  # noqa: N802
         self, request: presence_pb2.ListAuthServersRequest, context: Context
     ) -> presence_pb2.ListAuthServersResponse:
-        """List unexpired auths."""
+        """List the auths that have not expired."""
         servers, token = await self._page("auth", request.page_size, request.page_token, context)
         return presence_pb2.ListAuthServersResponse(servers=servers, next_page_token=token)
 
     async def ListProxyServers(  # noqa: N802
         self, request: presence_pb2.ListProxyServersRequest, context: Context
     ) -> presence_pb2.ListProxyServersResponse:
-        """List unexpired proxies."""
+        """List the proxies that have not expired."""
         servers, token = await self._page("proxy", request.page_size, request.page_token, context)
         return presence_pb2.ListProxyServersResponse(servers=servers, next_page_token=token)
 
@@ -245,30 +249,32 @@ class PresenceServicer:
             servers = await self._backend.instances(kind)
         except BackendUnavailableError as error:
             await abort_unavailable(context, error)
-        # The token is the first name of the next page: what came or went in between moves nothing else.
+        # The token is the first name of the next page, so instances that come or go in between do not shift the pages.
         rest = [server for server in servers if server.metadata.name >= token]
         size = min(size, _MOST_SERVERS) if size > 0 else _MOST_SERVERS
         return rest[:size], rest[size].metadata.name if len(rest) > size else ""
 
 
 class ServiceConfigServicer:
-    """teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService: one answer, readable in both dialects."""
+    """teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService: one response, readable in both wire formats."""
 
     def __init__(self, config: ServiceConfig, auth_id: str) -> None:
-        self._response = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(service_config.encode(config))
+        self._response = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(
+            service_config.encode(config)
+        )
         self._metadata = ((AUTH_ID_METADATA, auth_id),)
 
     async def GetServiceConfig(  # noqa: N802
         self, request: grpcclientconfig_pb2.GetServiceConfigRequest, context: Context
     ) -> grpcclientconfig_pb2.GetServiceConfigResponse:
-        """Answer the policy wanted of clients."""
+        """Return the load balancing policy for clients."""
         del request
         context.set_trailing_metadata(self._metadata)
         return self._response
 
 
 class Auth:
-    """An auth server."""
+    """An auth: its gRPC services, its HTTP port and its heartbeats."""
 
     def __init__(
         self,
@@ -279,7 +285,7 @@ class Auth:
         own: Policies | None = None,
         restart: Callable[[float | None], None] | None = None,
     ) -> None:
-        """Make it. Raises StartError."""
+        """Raises NodeStartError if the configuration cannot be used."""
         self.instance = Instance("auth", flags)
         self._initial_config = initial_config
         self._http = AuthSite(self.instance, http)
@@ -295,7 +301,7 @@ class Auth:
         )
 
     async def start(self) -> None:
-        """Start it. Raises StartError."""
+        """Listen, register and store the networking config. Raises NodeStartError."""
         try:
             await self.instance.start(self._serve_http)
         except lifecycle.NodeStartError:
@@ -304,8 +310,10 @@ class Auth:
         try:
             if self._initial_config is not None:
                 await self._initial_config.store(self.instance.backend)
-            with contextlib.suppress(UnreadableResourceError):  # who asks for it is told, and this auth serves all else
-                await cluster_config.get_or_create(self.instance.backend)  # agents are to be told something
+            with contextlib.suppress(
+                UnreadableResourceError
+            ):  # RPCs for the config report the error; everything else works
+                await cluster_config.get_or_create(self.instance.backend)  # agents need a config
         except BackendUnavailableError as error:
             await self.stop()
             raise lifecycle.NodeStartError(str(error)) from error
@@ -320,11 +328,11 @@ class Auth:
 
     @property
     def http_address(self) -> str:
-        """Where the HTTP part of the auth API is served."""
+        """host:port of the HTTP part of the auth API."""
         return self._http.address
 
     async def stop(self) -> None:
-        """Deregister and end it."""
+        """Deregister and stop."""
         await self.instance.deregister()
         await self._http.stop()
         await self.instance.stop()
@@ -336,9 +344,9 @@ async def serve(
     initial_config: InitialConfig | None = None,
     http: HTTPFlags = DEFAULT_HTTP,
 ) -> list[str] | None:
-    """Run an auth until told to end; answers the command line of its next run, if there is to be one.
+    """Run an auth until it must stop; return the command line of its next run, if it must restart.
 
-    Raises StartError.
+    Raises NodeStartError.
     """
     environment = own.merge_environment()
     try:
@@ -347,7 +355,9 @@ async def serve(
     except (ServiceConfigError, SwitchError) as error:
         raise lifecycle.NodeStartError(str(error)) from None
     shutdown = lifecycle.Shutdown()
-    auth = Auth(flags, config, initial_config, replace(http, close_unhealthy=close), own, shutdown.request_restart)
+    auth = Auth(
+        flags, config, initial_config, replace(http, close_unhealthy=close), own, shutdown.request_restart
+    )
     await auth.start()
     shutdown.flags = [*auth.instance.listen_flags(), "--http-listen", auth.http_address]
     lifecycle.set_on_stop_signal(shutdown.stop_event)
@@ -361,27 +371,27 @@ async def serve(
 
 @click.command("auth")
 @node_flags.instance_options(ttl_variable=announce.AUTH_TTL_VARIABLE)
-@listen_option("--http-listen", "HTTP port of the auth API; 0 is any.")
+@listen_option("--http-listen", "Listen address of the HTTP port of the auth API; port 0: any free port.")
 @click.option(
     "--advertise-http",
     type=ADDRESS,
-    help="Where proxies reach the HTTP port; default: the port itself.",
+    help="Address at which proxies reach the HTTP port. Default: the listen address.",
 )
 @click.option(
     "--networking-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML of the cluster's networking config; stored at every start, over what is there.",
+    help="YAML file with the cluster's networking config. Stored at every start; replaces the stored config.",
 )
 @click.option(
     "--bootstrap",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The same, stored only if the cluster has none yet.",
+    help="YAML file with the cluster's networking config. Stored only if the cluster has none yet.",
 )
 @click.option(
     "--anybody",
     is_flag=True,
-    help="Off loopback without --tls-ca: let everybody who reaches the ports change the networking config and "
-    "write by HTTP.",
+    help="On an address other than loopback without --tls-ca: allow every client that reaches the ports to change the "
+    "networking config and to write over HTTP.",
 )
 def command(
     networking_config: Path | None,
@@ -390,17 +400,19 @@ def command(
     advertise_http: tuple[str, int] | None,
     **options: Any,
 ) -> None:
-    """Run an auth server.
+    """Run an auth.
 
-    Clients' load balancing policy: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (RFD 226's wrapped JSON) or
-    TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON); default pick_first without health checks.
-    TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY=true ends HTTP connections while the auth is unhealthy.
+    Load balancing policy of clients: TELEPORT_UNSTABLE_GRPC_CLIENT_LB_POLICY (the wrapped JSON of RFD 226) or
+    TELEPORT_UNSTABLE_GRPC_SERVICE_CONFIG (the bare JSON). Default: pick_first without health checks. With
+    TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY=true, the auth closes HTTP connections while it is unhealthy.
     """
     if networking_config is not None and bootstrap is not None:
-        raise click.UsageError("--networking-config and --bootstrap exclude each other")
+        raise click.UsageError("--networking-config and --bootstrap cannot be used together")
     http = HTTPFlags(http_listen, advertise_http)
     node_policies.run_instance(
         "auth",
-        lambda flags, own: serve(flags, own, cluster_config.read_initial_config(networking_config, bootstrap), http),
+        lambda flags, own: serve(
+            flags, own, cluster_config.read_initial_config(networking_config, bootstrap), http
+        ),
         **options,
     )

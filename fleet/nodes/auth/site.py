@@ -1,4 +1,4 @@
-"""An auth's HTTP port: the auth API's HTTP part, closing connections while the auth is unhealthy if that is wanted."""
+"""The HTTP port of an auth. If configured, connections are closed while the auth is unhealthy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fleet.transport.http_close import App, CloseUnhealthy
 
 @dataclass(frozen=True, slots=True)
 class HTTPFlags:
-    """How an auth serves HTTP."""
+    """Configuration of the HTTP port."""
 
     listen: tuple[str, int] = ("127.0.0.1", 0)
-    #: Where others reach it; None: the port itself.
+    #: Address at which others reach the port; None: the listen address.
     advertise: tuple[str, int] | None = None
     #: TELEPORT_UNSTABLE_HTTP_CLOSE_UNHEALTHY.
     close_unhealthy: bool = False
@@ -29,7 +29,7 @@ DEFAULT_HTTP = HTTPFlags()
 
 
 class AuthSite:
-    """The port, once the auth runs."""
+    """The HTTP port of a running auth."""
 
     def __init__(self, instance: Instance, flags: HTTPFlags) -> None:
         self._instance = instance
@@ -38,7 +38,7 @@ class AuthSite:
         self.address = ""
         closed_connections = Counter(
             "refloat_auth_http_connections_closed",
-            "HTTP connections ended because this auth is unhealthy",
+            "HTTP connections closed because this auth was unhealthy",
             registry=instance.registry,
         )
         self._app: App = AuthHTTP(instance, flags.listen[0])
@@ -48,15 +48,15 @@ class AuthSite:
             )
 
     async def start(self) -> None:
-        """Listen. Raises StartError."""
+        """Start listening. Raises NodeStartError."""
         site = asgi_site.serve(self._app, self._flags.listen, self._instance.flags.tls)
         self.address = await self._stack.enter_async_context(site)
 
     @property
     def advertised_address(self) -> str:
-        """Where others reach the port."""
+        """host:port at which others reach the port."""
         return addresses.join(*self._flags.advertise) if self._flags.advertise else self.address
 
     async def stop(self) -> None:
-        """End responses under way, and listen no more."""
+        """Finish responses in progress and stop listening."""
         await self._stack.aclose()

@@ -1,3 +1,3 @@
-"""The L4 load balancer. docs/destination-health.md"""
+"""The L4 load balancer. docs/reference/destination-health.md"""
 
 from __future__ import annotations

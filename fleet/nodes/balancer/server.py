@@ -1,8 +1,8 @@
-"""The L4 load balancer: TCP connections go to its targets by their health, as probes of `/readyz` and dials show it.
+"""The L4 load balancer: sends TCP connections to its targets by health, from probes of `/readyz` and from dials.
 
-A target that is not ready is taken out of rotation; connections it has stay (that is how a sick auth or proxy
-strands its agents). When none is ready all are tried: a balancer must not turn a doubt into an outage. One that drains
-gets no new connection, whatever else there is: an operator said so.
+A target that is not ready leaves the rotation; its open connections stay (that is how an unhealthy auth or proxy
+strands its agents). If no target is ready, all are tried, so that a wrong probe is no outage. A draining target never
+gets new connections, because an operator decided so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import click
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from fleet.nodes.balancer.rotation import DEFAULT_UNREADY_AFTER, Rotation, TargetState, BalancerTarget, parse_flag
+from fleet.nodes.balancer.rotation import (
+    DEFAULT_UNREADY_AFTER,
+    BalancerTarget,
+    Rotation,
+    TargetState,
+    parse_flag,
+)
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import destination_health_option
 from fleet.nodes.shared.numbers import Number
@@ -31,20 +37,20 @@ from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import instance_status, picker, probe_schedule
 from fleet.protocol.destination.health import ProbeOutcome, RequestOutcome
 from fleet.protocol.destination.instance_status import InstanceStatus
-from fleet.transport.destinations import ProbeResponse, Destinations
+from fleet.transport.destinations import Destinations, ProbeResponse
 from fleet.transport.listen_sockets import stop_listening
 
 log = logging.getLogger(__name__)
 
-#: One target may take this long to be connected, seconds; then the next one is tried.
+#: Seconds to connect to one target before the next one is tried.
 _DIAL_TIMEOUT = 2.0
 _BACKLOG = 1024
-#: A probe may take as long as the interval, and this at most, seconds.
+#: Longest timeout of a probe, seconds. It is no longer than the probe interval.
 _PROBE_TIMEOUT = 1.0
-#: While a few probes may decide they come this much more often.
+#: Probes come this many times as often while a few of them may change the health.
 _FASTER = 5
-#: What is known of the targets is looked at anew after this, seconds, or when any of them answered differently: a
-#: thousand clients that come at once need not each have the shares worked out.
+#: Seconds after which the shares are worked out again, unless a target responded differently before: a thousand clients
+#: that connect at once share one calculation.
 _UPDATE_INTERVAL = 0.01
 
 
@@ -53,7 +59,7 @@ def _connection_count(state: TargetState) -> float:
 
 
 class Balancer:
-    """The listening socket and the checks."""
+    """The listening socket, the probes and the open connections."""
 
     def __init__(
         self,
@@ -65,10 +71,10 @@ class Balancer:
         probe_within: float | None = None,
         unready_after: int = DEFAULT_UNREADY_AFTER,
     ) -> None:
-        """Make it; `interval` is that of probes while all is well, seconds.
+        """`interval`: seconds between probes of a healthy target.
 
-        A probe may take as long, and 1 s at most, unless `probe_within` says otherwise. A target is out after
-        `unready_after` probes in a row that were not answered with 200.
+        The timeout of a probe is `probe_within`, or else the interval and at most 1 s. A target leaves the rotation
+        after `unready_after` probes in a row without HTTP 200.
         """
         self.name = name
         self.rotation = Rotation(targets, picking_settings, unready_after)
@@ -78,7 +84,7 @@ class Balancer:
         self._destinations = Destinations(
             self._probe,
             settings=_dial_settings(destination_health, interval),
-            # The probe has its own timeout: this one is for what hangs elsewhere.
+            # Each probe has its own timeout; this one is for anything else that hangs.
             probes=probe_schedule.Settings(
                 interval=interval, fast_interval=interval / _FASTER, timeout=2 * self._timeout
             ),
@@ -90,25 +96,35 @@ class Balancer:
         self.registry = CollectorRegistry()
         self._accepted_connections = Counter(
             "refloat_balancer_connections",
-            "Connections given to a target",
+            "Connections sent to a target",
             ["target"],
             registry=self.registry,
         )
         self._refused_connections = Counter(
-            "refloat_balancer_refused", "Connections no target took", registry=self.registry
+            "refloat_balancer_refused",
+            "Connections refused because no target accepted them",
+            registry=self.registry,
         )
         ready = Gauge(
-            "refloat_balancer_target_ready", "1 while in rotation", ["target"], registry=self.registry
+            "refloat_balancer_target_ready",
+            "1 while the target is in rotation",
+            ["target"],
+            registry=self.registry,
         )
         open_connections = Gauge(
-            "refloat_balancer_open_connections", "Open connections", ["target"], registry=self.registry
+            "refloat_balancer_open_connections",
+            "Open connections of the target",
+            ["target"],
+            registry=self.registry,
         )
         for state in self.rotation.states:
             ready.labels(state.target.name).set_function(functools.partial(self._readiness, state))
-            open_connections.labels(state.target.name).set_function(functools.partial(_connection_count, state))
+            open_connections.labels(state.target.name).set_function(
+                functools.partial(_connection_count, state)
+            )
 
     async def start(self, listen: tuple[str, int]) -> str:
-        """Listen and begin to probe. Raises OSError."""
+        """Listen and start the probes. Raises OSError."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ConnectionPair(self._on_accepted, self._on_ended).near, *listen, backlog=_BACKLOG
         )
@@ -117,7 +133,7 @@ class Balancer:
         return addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Refuse new connections and close those there are."""
+        """Stop listening and close all connections."""
         if self._server is not None:
             await stop_listening(self._server)
         await self._destinations.close()
@@ -128,7 +144,7 @@ class Balancer:
             link.close()
 
     def describe(self) -> list[dict[str, Any]]:
-        """What `GET /targets` shows."""
+        """Return the content of `GET /targets`."""
         self._update()
         return [self._description(state) for state in self.rotation.states]
 
@@ -154,7 +170,7 @@ class Balancer:
 
     @property
     def ready_count(self) -> int:
-        """How many targets are in rotation."""
+        """Number of targets in rotation."""
         self._update()
         return self.rotation.ready_count
 
@@ -164,12 +180,19 @@ class Balancer:
 
     def _update(self) -> None:
         now = time.time()
-        fingerprint = self._destinations.version, [(state.status, state.failures) for state in self.rotation.states]
-        if self._last_update is not None and self._last_update[0] == fingerprint and abs(now - self._last_update[1]) < _UPDATE_INTERVAL:
+        fingerprint = (
+            self._destinations.version,
+            [(state.status, state.failures) for state in self.rotation.states],
+        )
+        if (
+            self._last_update is not None
+            and self._last_update[0] == fingerprint
+            and abs(now - self._last_update[1]) < _UPDATE_INTERVAL
+        ):
             return
         weights = dict.fromkeys(self._states, 1.0)
         self.rotation.update(self._destinations.candidates(weights), now)
-        # Looking may itself have changed what is known: then the next one looks again.
+        # `candidates` may itself change what is known; the next call checks again.
         self._last_update = fingerprint, now
 
     def _on_accepted(self, link: ConnectionPair) -> None:
@@ -191,7 +214,7 @@ class Balancer:
                 self._destinations.record_request(name, RequestOutcome.FAILURE)
                 continue
             self._destinations.record_request(name, RequestOutcome.SUCCESS)
-            if link in self._links:  # it may have ended while we dialed
+            if link in self._links:  # it may have ended during the dial
                 state.links.add(link)
             self._accepted_connections.labels(name).inc()
             return
@@ -199,32 +222,34 @@ class Balancer:
         link.reset()
 
     async def _probe(self, name: str) -> ProbeResponse:
-        """Ask `/readyz` once. A few in a row that are not 200 decide at once; the diagram decides beside that."""
+        """Probe `/readyz` once. Several failures in a row take the target out at once, whatever its health."""
         state = self._states[name]
         reported_status: InstanceStatus | None = None
-        assert self._session is not None, "probes begin after the session is made"
+        assert self._session is not None, "probes start after the session is open"
         was_out = state.is_out
         try:
             async with self._session.get(f"http://{addresses.join(*state.target.diag)}/readyz") as response:
                 state.record_response(response.status)
                 reported_status = instance_status.read(response.headers.items())
         except TimeoutError:
-            state.record_failure("no answer in time")
+            state.record_failure("no response in time")
         except (aiohttp.ClientError, OSError) as error:
             state.record_failure(str(error))
         if state.is_out != was_out:
-            reason = state.error or f"/readyz says {state.status}"
+            reason = state.error or f"/readyz returned HTTP {state.status}"
             place = "out of" if state.is_out else "in"
             log.warning("rotation.changed: %s: %s is %s rotation: %s", self.name, name, place, reason)
         if reported_status is None or state.status != 200:
-            return ProbeResponse(ProbeOutcome.FAILURE, state.error or f"/readyz says {state.status}", reported_status)
+            return ProbeResponse(
+                ProbeOutcome.FAILURE, state.error or f"/readyz returned HTTP {state.status}", reported_status
+            )
         if reported_status.degraded_reason is not None:
             return ProbeResponse(ProbeOutcome.DEGRADED, reported_status.degraded_reason, reported_status)
         return ProbeResponse(ProbeOutcome.SUCCESS, status=reported_status)
 
 
 def _dial_settings(settings: destination.HealthSettings, interval: float) -> destination.HealthSettings:
-    """Hold what came of few dials against a target, and not long; of a connection only the dial is seen."""
+    """Return settings for dials: they are few, and each is the only thing seen of its connection."""
     if settings.failure_rate is None:
         return settings
     return replace(
@@ -238,7 +263,7 @@ def _dial_settings(settings: destination.HealthSettings, interval: float) -> des
 
 
 def diagnostics(balancer: Balancer) -> web.Application:
-    """`/healthz`, `/readyz`, `/metrics` and `/targets` of a balancer."""
+    """Return the diag port of a balancer: `/healthz`, `/readyz`, `/metrics` and `/targets`."""
 
     async def healthz(request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -279,8 +304,10 @@ async def serve(
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS,
     unready_after: int = DEFAULT_UNREADY_AFTER,
 ) -> None:
-    """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
-    balancer = Balancer(name, targets, interval, picking_settings, destination_health, unready_after=unready_after)
+    """Run until SIGTERM or SIGINT. Raises `lifecycle.NodeStartError` if a port cannot be used."""
+    balancer = Balancer(
+        name, targets, interval, picking_settings, destination_health, unready_after=unready_after
+    )
     bound = await lifecycle.start_listening(listen, balancer.start(listen))
     async with http_site.serve(diagnostics(balancer), diag_listen) as diag:
         lifecycle.announce(role="balancer", name=name, listen=bound, diag=diag)
@@ -289,34 +316,41 @@ async def serve(
 
 
 @click.command()
-@click.option("--name", default="balancer", show_default=True, help="Its name in logs and in the ready line.")
-@addresses.listen_option("--listen", "Where clients connect.")
-@addresses.listen_option("--diag-listen", "/healthz, /readyz, /metrics, /targets.")
+@click.option(
+    "--name",
+    default="balancer",
+    show_default=True,
+    help="Name of this balancer in logs and in the ready line.",
+)
+@addresses.listen_option("--listen", "Listen address for client connections; port 0: any free port.")
+@addresses.listen_option(
+    "--diag-listen", "Listen address of /healthz, /readyz, /metrics and /targets; port 0: any free port."
+)
 @click.option(
     "--target",
     "targets",
     type=ParsedOption("name=host:port,host:port", parse_flag),
     multiple=True,
     required=True,
-    help="A target and where its /readyz is asked; repeat.",
+    help="Name and address of a target, and the address of its /readyz. Repeatable.",
 )
 @click.option(
     "--interval",
     type=Number(min=0.05),
     default=0.5,
     show_default=True,
-    help="Seconds between probes of a target that is well; a probe may take as long, and 1 s at most.",
+    help="Seconds between probes of a healthy target. It is also the timeout of a probe, up to 1 s.",
 )
 @click.option(
     "--unready-after",
     type=click.IntRange(min=1),
     default=DEFAULT_UNREADY_AFTER,
     show_default=True,
-    help="Take a target out after so many probes in a row without a 200. Each beyond the first costs a "
-    "fifth of the interval: 0.1 s by default.",
+    help="Number of probes in a row without HTTP 200 after which a target leaves the rotation. Each one after the "
+    "first takes a fifth of the interval (0.1 s by default).",
 )
 @picking_options
 @destination_health_option
 def command(**options: Any) -> None:
-    """Balance TCP connections over the targets whose /readyz says 200, by their health."""
+    """Balance TCP connections over targets by their health, from probes of /readyz."""
     lifecycle.run(lambda: lifecycle.on_loop(serve(**options)))

@@ -1,3 +1,3 @@
-"""The L7 gateway. docs/gateway.md"""
+"""The L7 gateway. docs/reference/gateway.md"""
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One try of a call: listens to the stream of a backend and tells its call what comes. docs/gateway.md"""
+"""One attempt of a call: receives events of the backend's stream and passes them to the call.
+
+docs/reference/gateway.md
+"""
 
 from __future__ import annotations
 
@@ -11,40 +14,40 @@ from fleet.transport.http2.stream import Stream
 
 
 class AttemptListener(Protocol):
-    """The call, as its tries need it."""
+    """What an attempt needs of its call."""
 
     def on_attempt_headers(self, attempt: CallAttempt, head: ResponseHead, *, end: bool) -> None:
-        """The backend sent a head, trailers, or both at once."""
+        """Handle headers, trailers, or both at once, from the backend."""
 
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
-        """The backend sent bytes of messages."""
+        """Handle message bytes from the backend."""
 
     def on_attempt_reset(self, attempt: CallAttempt, code: Code, reason: str) -> None:
-        """The backend gave the try up."""
+        """Handle a reset of the attempt by the backend."""
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
-        """The connection to the backend was lost."""
+        """Handle the loss of the connection to the backend."""
 
     def abort(self) -> None:
-        """End the call after an error of ours."""
+        """End the call after an internal error."""
 
 
 class CallAttempt:
-    """One try. Its call ignores what comes after it dropped the try, so that nothing late is passed on."""
+    """One attempt. Its call ignores events that come after it dropped the attempt."""
 
     __slots__ = ("_call", "is_degraded", "name", "stream")
 
     def __init__(self, call: AttemptListener) -> None:
         self._call = call
-        #: The address of the backend; empty before one is picked.
+        #: Address of the backend; empty before one is picked.
         self.name = ""
-        #: None: the request was not sent yet, or the try is over.
+        #: None before the request is sent and after the attempt has ended.
         self.stream: Stream | None = None
         self.is_degraded = False
 
     @contain_errors
     def on_headers(self, head: ResponseHead, *, end: bool) -> None:
-        """Pass a head or trailers to the call."""
+        """Pass headers or trailers to the call."""
         self._call.on_attempt_headers(self, head, end=end)
 
     @contain_errors
@@ -54,14 +57,14 @@ class CallAttempt:
 
     @contain_errors
     def on_reset(self, code: Code, reason: str) -> None:
-        """Tell the call of a reset."""
+        """Pass a reset to the call."""
         self._call.on_attempt_reset(self, code, reason)
 
     @contain_errors
     def on_lost(self, reason: str) -> None:
-        """Tell the call of a loss."""
+        """Pass a lost connection to the call."""
         self._call.on_attempt_lost(self, reason)
 
     def abort(self) -> None:
-        """End the call after an error of ours."""
+        """End the call after an internal error."""
         self._call.abort()

@@ -1,4 +1,7 @@
-"""The backends of a gateway: names become addresses, which are probed by grpc.health.v1 and dialed. docs/gateway.md"""
+"""The backends of a gateway: their addresses, health checks (grpc.health.v1) and connections.
+
+docs/reference/gateway.md
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from fleet.nodes.gateway.error_containment import contain_errors
 from fleet.nodes.gateway.heads import ResponseHead
 from fleet.nodes.shared import addresses
 from fleet.protocol.destination import instance_status, probe_schedule
-from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, ProbeOutcome, HealthSettings
+from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, HealthSettings, ProbeOutcome
 from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.grpc_route import BackendRef
-from fleet.transport.destinations import ProbeResponse, Destinations
+from fleet.transport.destinations import Destinations, ProbeResponse
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
 from fleet.transport.http2.fields import BlockCache, encode, plain
 from fleet.transport.http2.frames import Code
@@ -31,18 +34,18 @@ from fleet.transport.http2.options import ConnectionOptions
 
 log = logging.getLogger(__name__)
 
-#: What a rule names: `backendRefs[].name` and `.port`.
+#: What a rule refers to: `backendRefs[].name` and `.port`.
 Ref = tuple[str, int]
 
-#: Names are looked up so often, seconds; those that were not found, sooner.
+#: Seconds between two DNS lookups of a name; the second value is for names without an address.
 _RESOLVE, _RESOLVE_SOON = 30.0, 2.0
 _CHECK = b"/grpc.health.v1.Health/Check"
-#: An empty message: the health of the whole server.
+#: An empty request: the health of the whole server.
 _WHOLE_SERVER = b"\0\0\0\0\0"
 
 
 class Backends:
-    """Addresses of names, and whom to send calls to."""
+    """Addresses of all backends, with their connections and health."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Backends:
         on_resolved: Callable[[], None],
         health: HealthSettings = RECOMMENDED_SETTINGS,
     ) -> None:
-        """Know nobody yet; `on_resolved` is told when addresses of a name became others."""
+        """Start without backends. `on_resolved` is called when the addresses of a name have changed."""
         self._fixed_addresses = fixed_addresses
         self._options = options
         self._dial_within = dial_within
@@ -66,20 +69,20 @@ class Backends:
         self._head_cache: BlockCache[ResponseHead] = BlockCache(heads.read_response)
         self._refs: frozenset[Ref] = frozenset()
         self._addresses: dict[Ref, tuple[tuple[str, int], ...]] = {}
-        #: Why names cannot be looked up, said once on the log.
+        #: Errors of lookups, each logged once.
         self._failures: dict[Ref, str] = {}
         self._dialers: dict[str, BackendDialer] = {}
         self._wakeup = asyncio.Event()
         self.destinations = Destinations(self._probe, settings=health, probes=probes)
 
     async def use(self, refs: Iterable[Ref]) -> None:
-        """Know these and no others. Returns when all names were looked up once."""
+        """Use these backends and no others. Return after the first lookup of all names."""
         self._refs = frozenset(refs)
         await self._resolve_all()
         self._wakeup.set()
 
     async def keep_resolving(self) -> None:
-        """Look names up again and again."""
+        """Look up all names again at intervals, forever."""
         while True:
             wait = _RESOLVE if all(self._addresses.get(ref) for ref in self._refs) else _RESOLVE_SOON
             self._wakeup.clear()
@@ -91,10 +94,10 @@ class Backends:
                     if await self._resolve_all():
                         self._on_resolved()
                 except Exception:
-                    log.exception("backends could not be looked up")
+                    log.exception("internal error while looking up backends")
 
     def weights(self, backends: Iterable[BackendRef]) -> dict[str, float]:
-        """What each address of a rule is to get: the weight of a backend is shared among its addresses."""
+        """Return the weight of each address of a rule: a backend's weight is divided among its addresses."""
         weights: dict[str, float] = {}
         for backend in backends:
             backend_addresses = self._addresses.get((backend.name, backend.port), ())
@@ -104,22 +107,22 @@ class Backends:
         return weights
 
     def use_tls(self, tls: ssl.SSLContext) -> None:
-        """Connect backends by this from now on."""
+        """Use this TLS context for new connections to backends."""
         self._tls = tls
         for dialer in self._dialers.values():
             dialer.use_tls(tls)
 
     def dialer(self, name: str) -> BackendDialer:
-        """The connections to an address."""
+        """Return the connections to an address."""
         return self._dialers[name]
 
     async def close(self) -> None:
-        """End probes and connections."""
+        """Stop health checks and close connections."""
         await self.destinations.close()
         await asyncio.gather(*(dialer.close() for dialer in self._dialers.values()))
 
     def describe(self) -> list[dict[str, Any]]:
-        """What `GET /destinations` shows."""
+        """Return the content of `GET /destinations`."""
         names: dict[str, list[str]] = {}
         for ref, backend_addresses in sorted(self._addresses.items()):
             for address in backend_addresses:
@@ -143,26 +146,29 @@ class Backends:
         ]
 
     def list_unresolved(self) -> list[str]:
-        """Names without an address."""
+        """Return the names without an address."""
         return sorted(f"{name}:{port}" for name, port in self._refs if not self._addresses.get((name, port)))
 
     async def _resolve_all(self) -> bool:
         requested_refs = self._refs
         refs = sorted(requested_refs)
         resolved_addresses = dict(zip(refs, await asyncio.gather(*map(self._resolve, refs)), strict=True))
-        # While names were looked up others may have become wanted: those are looked up by whoever wants them.
+        # If the backends changed during the lookup, the change has its own lookup.
         if resolved_addresses == self._addresses or self._refs is not requested_refs:
             return False
         self._addresses = resolved_addresses
         backends_by_name = {
-            addresses.join(*address): (ref[0], address) for ref in refs for address in resolved_addresses.get(ref, ())
+            addresses.join(*address): (ref[0], address)
+            for ref in refs
+            for address in resolved_addresses.get(ref, ())
         }
         self.destinations.set_names(backends_by_name)
-        # One that is known by another name now must show a certificate of that one.
+        # An address that belongs to another name now must show a certificate for that name.
         kept_names = {
             name
             for name, dialer in self._dialers.items()
-            if name in backends_by_name and dialer.server_name == self._certificate_name_of(backends_by_name[name][0])
+            if name in backends_by_name
+            and dialer.server_name == self._certificate_name_of(backends_by_name[name][0])
         }
         for name in self._dialers.keys() - kept_names:
             self._dialers.pop(name).retire()
@@ -179,7 +185,7 @@ class Backends:
         return True
 
     def _certificate_name_of(self, backend: str) -> str:
-        """What the certificates of a backend must be for."""
+        """Return the name that a backend's certificate must be valid for."""
         return self._server_name or backend
 
     async def _resolve(self, ref: Ref) -> tuple[tuple[str, int], ...]:
@@ -188,14 +194,14 @@ class Backends:
         try:
             address_infos = await asyncio.get_running_loop().getaddrinfo(*ref, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            # An answer that failed says nothing about addresses that were right before.
+            # A failed lookup does not make the previous addresses wrong.
             reason = str(error if isinstance(error, UnicodeError) else error.strerror or error)
             if self._failures.get(ref) != reason:
-                log.warning("backend %s:%d cannot be looked up: %s", *ref, reason)
+                log.warning("cannot look up backend %s:%d: %s", *ref, reason)
             self._failures[ref] = reason
             return self._addresses.get(ref, ())
         if self._failures.pop(ref, None) is not None:
-            log.info("backend %s:%d is found again", *ref)
+            log.info("backend %s:%d can be looked up again", *ref)
         return tuple(sorted({(str(address[0]), int(address[1])) for *_, address in address_infos}))
 
     async def _probe(self, name: str) -> ProbeResponse:
@@ -227,7 +233,7 @@ class Backends:
 
 
 class _HealthCheck:
-    """Listens to the answer of one health check."""
+    """Receives the response to one health check."""
 
     def __init__(self) -> None:
         self.response: asyncio.Future[ProbeResponse] = asyncio.get_running_loop().create_future()
@@ -236,59 +242,68 @@ class _HealthCheck:
 
     @contain_errors
     def on_headers(self, head: ResponseHead, *, end: bool) -> None:
-        """Take the head, or the end."""
+        """Handle headers or trailers."""
         previous_status = self._status
         self._status = InstanceStatus(
             "" if head.is_degraded else previous_status.degraded_reason,
-            head.draining_reason if previous_status.draining_reason is None else previous_status.draining_reason,
+            head.draining_reason
+            if previous_status.draining_reason is None
+            else previous_status.draining_reason,
         )
         if head.http not in {None, 200}:
-            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, f"HTTP {head.http} to a health check"))
+            self._set_response(
+                ProbeResponse(ProbeOutcome.FAILURE, f"the health check returned HTTP {head.http}")
+            )
         elif end:
             self._set_response(replace(self._conclude(head), status=self._status))
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
-        """Take the message."""
+        """Handle message bytes."""
         self._body += data[:1024]
         if end:
-            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "a health check ended without a status"))
+            self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "the health check ended without a status"))
 
     @contain_errors
     def on_reset(self, code: Code, reason: str) -> None:
-        """It would not answer."""
-        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, reason or f"it reset a health check: {code.name}"))
+        """Handle a reset by the backend."""
+        self._set_response(
+            ProbeResponse(ProbeOutcome.FAILURE, reason or f"the backend reset the health check: {code.name}")
+        )
 
     @contain_errors
     def on_lost(self, reason: str) -> None:
-        """It is gone."""
+        """Handle the loss of the connection."""
         self._set_response(ProbeResponse(ProbeOutcome.FAILURE, f"the connection was lost: {reason}"))
 
     def abort(self) -> None:
-        """End this check after an error of ours; calls on the connection go on."""
-        self._set_response(ProbeResponse(ProbeOutcome.FAILURE, "its answer to a health check could not be taken"))
+        """End this check after an internal error. Calls on the connection continue."""
+        self._set_response(
+            ProbeResponse(ProbeOutcome.FAILURE, "the response to the health check could not be processed")
+        )
 
     def _conclude(self, head: ResponseHead) -> ProbeResponse:
         if head.status is Status.UNIMPLEMENTED:
-            # It has no health service: that it answers is all there is to know.
+            # The backend has no health service. That it responds has to be enough.
             return self._healthy_response()
         if head.status is not Status.OK:
             details = grpc_http2.read_message(head.message)
             return ProbeResponse(
-                ProbeOutcome.FAILURE, f"{head.status.name if head.status else 'no status'} to a health check: {details}"
+                ProbeOutcome.FAILURE,
+                f"the health check returned {head.status.name if head.status else 'no status'}: {details}",
             )
         try:
             status = health_pb2.HealthCheckResponse.FromString(self._body[grpc_http2.PREFIX :]).status
         except DecodeError:
-            return ProbeResponse(ProbeOutcome.FAILURE, "its health cannot be read")
+            return ProbeResponse(ProbeOutcome.FAILURE, "the response to the health check is not valid")
         if status != health_pb2.HealthCheckResponse.SERVING:
-            return ProbeResponse(ProbeOutcome.FAILURE, f"it says {_status_name(status)}")
+            return ProbeResponse(ProbeOutcome.FAILURE, f"the backend reported {_status_name(status)}")
         return self._healthy_response()
 
     def _healthy_response(self) -> ProbeResponse:
         if self._status.degraded_reason is None:
             return ProbeResponse(ProbeOutcome.SUCCESS)
-        return ProbeResponse(ProbeOutcome.DEGRADED, "it says degraded")
+        return ProbeResponse(ProbeOutcome.DEGRADED, "the backend reported degraded")
 
     def _set_response(self, response: ProbeResponse) -> None:
         if not self.response.done():
@@ -296,7 +311,7 @@ class _HealthCheck:
 
 
 def _status_name(status: int) -> str:
-    """The name of a serving status; a number that a later protocol may bring has none."""
+    """Return the name of a serving status, or its number if it is unknown."""
     statuses = health_pb2.HealthCheckResponse.ServingStatus
     return str(statuses.Name(status)) if status in statuses.values() else f"status {status}"
 

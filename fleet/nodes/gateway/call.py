@@ -1,7 +1,10 @@
-"""One call through the gateway: bytes pass as they come; a call of one message may be tried again. docs/gateway.md
+"""One call through the gateway: bytes are streamed; a call with a single message may be retried.
 
-Nobody tells a gateway whether a method is unary. A call is taken for unary, with the timeouts of its rule, until it
-shows to be a stream; a request of exactly one whole message, of which nothing was answered yet, can be sent again.
+docs/reference/gateway.md
+
+A gateway does not know whether a method is unary. A call counts as unary, with the timeouts of its rule, until it turns
+out to be a stream. A request of exactly one whole message can be sent again while nothing of a response has been passed
+on.
 """
 
 from __future__ import annotations
@@ -19,7 +22,15 @@ from fleet.protocol.destination.health import RequestOutcome
 from fleet.protocol.destination.picker import Pick
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Messages, Status
-from fleet.protocol.retry.policy import EARLY_TOLERANCE, NO_RETRY, RetryAfter, Bound, Finish, DeadlineExceeded, Tries
+from fleet.protocol.retry.policy import (
+    EARLY_TOLERANCE,
+    NO_RETRY,
+    Bound,
+    DeadlineExceeded,
+    Finish,
+    RetryAfter,
+    Tries,
+)
 from fleet.transport.http2.backend_dialer import BackendDialer, DialError
 from fleet.transport.http2.connection import Http2Connection
 from fleet.transport.http2.frames import Code
@@ -27,14 +38,14 @@ from fleet.transport.http2.stream import Stream
 
 log = logging.getLogger(__name__)
 
-#: A request that is longer is passed on but not kept to be sent again, bytes.
+#: Largest request that is kept for a retry, in bytes.
 REPLAY_LIMIT = 1024 * 1024
-#: So many other addresses are dialed for a call that could not be sent yet: each may take its dial timeout.
+#: Most other addresses that are dialed for a call that could not be sent yet. Each may take the dial timeout.
 REDIALS = 5
 
 
 class Call:
-    """Listens to the caller's stream."""
+    """Receives the events of the caller's stream."""
 
     def __init__(self, context: CallContext, stream: Stream) -> None:
         self._context = context
@@ -43,55 +54,57 @@ class Call:
         self.began_at = time.monotonic()
         self._head: RequestHead | None = None
         self._entry: Entry | None = None
-        #: The request as it came; None: it can be sent only once.
+        #: The request so far; None: it can no longer be sent again.
         self._replay_buffer: list[bytes] | None = []
         self._replay_bytes = 0
         self._request = Messages()
         self._response = Messages()
         self._request_ended = False
         self._tries: Tries | None = None
-        #: The addresses of all tries; the last one is the address of the last try.
+        #: Addresses of all attempts; the last one is that of the current attempt.
         self._attempted_addresses: list[str] = []
-        #: Those of them that were not reached, were lost or did not answer.
+        #: Addresses among them that could not be reached, were lost or did not respond.
         self._failures: set[str] = set()
         self._redials = REDIALS
         self._attempt: CallAttempt | None = None
         self._was_refused = False
-        #: An answer's head that waits for what follows: the try may fail yet.
+        #: Response headers that wait for what follows, because the attempt may still fail.
         self._pending_head: ResponseHead | None = None
         self._head_sent = False
-        #: Never asked for its time: uvloop has none for a timer that is due at once.
+        #: Its due time is never read: uvloop has none for a timer that is due at once.
         self._timer: asyncio.Handle | None = None
         self._is_done = False
 
-    # The caller.
+    # Events of the caller.
 
     @contain_errors
     def on_headers(self, head: RequestHead, *, end: bool) -> None:
-        """Find the rule and begin."""
+        """Find the rule and start the call."""
         if self._head is not None:
             if end:
-                self.on_data(b"", end=True)  # gRPC has no trailers of requests; whoever sends some has ended
+                self.on_data(
+                    b"", end=True
+                )  # gRPC requests have no trailers; a caller that sends some has ended the request
             return
         self._head, self._request_ended = head, end
         self._entry = self._context.find(head.authority, head.path)
         if self._entry is None:
-            self._fail(Status.UNIMPLEMENTED, f"no route is for {head.path} at {head.authority}")
+            self._fail(Status.UNIMPLEMENTED, f"no route matches {head.path} at {head.authority}")
         elif end:
             self._launch()
         else:
-            # Most callers send the message right behind the head: then both are sent on together.
+            # Most callers send the message right after the headers: wait, and send both together.
             self._loop.call_soon(self._launch)
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
-        """Keep it, and pass it on if there is somebody."""
+        """Keep the bytes, and pass them on if there is an attempt."""
         if self._is_done:
             return
         if self._request.take(data) > self._context.max_message:
             self._fail(
                 Status.RESOURCE_EXHAUSTED,
-                f"the request has a message of more than {self._context.max_message} bytes",
+                f"the request has a message larger than {self._context.max_message} bytes",
             )
             return
         self._request_ended = end
@@ -108,38 +121,38 @@ class Call:
 
     @contain_errors
     def on_reset(self, code: Code, reason: str) -> None:
-        """The caller gave up: so do we."""
+        """End the call, because the caller cancelled it."""
         del code, reason
         self._close("CANCELLED")
 
     @contain_errors
     def on_lost(self, reason: str) -> None:
-        """The caller is gone."""
+        """End the call, because the connection to the caller was lost."""
         del reason
         self._close("CANCELLED")
 
     @contain_errors
     def end(self, reason: str) -> None:
-        """The gateway ends."""
+        """End the call, because the gateway is shutting down."""
         if not self._is_done:
             self._fail(Status.UNAVAILABLE, reason)
 
     def abort(self) -> None:
-        """End this call after an error of ours, whatever state it is in."""
+        """End this call after an internal error, whatever its state."""
         if self._is_done:
             return
         try:
-            self._fail(Status.INTERNAL, "the gateway failed: its log says how")
+            self._fail(Status.INTERNAL, "internal error of the gateway; see its log")
         except Exception:
-            log.exception("a call that broke could not be answered")
+            log.exception("internal error: a failed call could not be answered")
             self._is_done = True
             self._stream.reset(Code.INTERNAL_ERROR)
 
-    # What kind of call it is.
+    # The kind of call.
 
     @property
     def _is_replayable(self) -> bool:
-        """Whether the request can be sent again as it was."""
+        """Whether the request is one whole message that can be sent again."""
         return (
             self._replay_buffer is not None
             and self._request_ended
@@ -149,14 +162,14 @@ class Call:
 
     @property
     def _may_be_stream(self) -> bool:
-        """Whether this is a stream by what was seen of it, or by a request that is open between messages."""
+        """Whether the call is a stream: several messages, or a request left open between messages."""
         if self._request.has_several or self._response.has_several:
             return True
         return not self._request_ended and (self._request.is_between_messages or self._response.has_bytes)
 
     @property
     def _can_resend(self) -> bool:
-        """Whether what a backend refused may go again as it was, once."""
+        """Whether a call that the backend refused may be sent again unchanged, once."""
         return (
             self._request_ended
             and self._replay_buffer is not None
@@ -165,11 +178,11 @@ class Call:
             and not self._was_refused
         )
 
-    # Tries.
+    # Attempts.
 
     @contain_errors
     def _launch(self) -> None:
-        """Begin with the first try."""
+        """Start the first attempt."""
         if self._tries is not None or self._is_done:
             return
         assert self._entry is not None
@@ -188,7 +201,7 @@ class Call:
         self._attempt = attempt = CallAttempt(self)
         pick = self._pick(self._entry)
         if pick is None:
-            self._fail_attempt(attempt, Status.UNAVAILABLE, f"no backend of {self._entry.name} takes calls")
+            self._fail_attempt(attempt, Status.UNAVAILABLE, f"no backend of {self._entry.name} accepts calls")
             return
         attempt.name = pick.name
         self._attempted_addresses.append(pick.name)
@@ -201,7 +214,9 @@ class Call:
 
     def _pick(self, entry: Entry) -> Pick | None:
         assert self._head is not None
-        address = entry.sessions.address(self._head) if entry.sessions and not self._attempted_addresses else None
+        address = (
+            entry.sessions.address(self._head) if entry.sessions and not self._attempted_addresses else None
+        )
         if address is not None:
             return entry.pool.keep(address)
         return entry.pool.pick(self._attempted_addresses, self._failures)
@@ -212,7 +227,7 @@ class Call:
         except DialError as error:
             self._on_connect_failed(attempt, str(error))
         except Exception as error:
-            log.exception("%s could not be dialed", attempt.name)
+            log.exception("internal error while connecting to %s", attempt.name)
             self._on_connect_failed(attempt, str(error))
         else:
             self._on_connected(attempt, connection)
@@ -224,7 +239,7 @@ class Call:
 
     @contain_errors
     def _on_connect_failed(self, attempt: CallAttempt, reason: str) -> None:
-        """Send the request elsewhere: nothing of it was sent, so this is no retry, whatever the rule says."""
+        """Try another address. Nothing of the request was sent, so this does not count as a retry."""
         if self._attempt is not attempt:
             return
         assert self._entry is not None
@@ -245,10 +260,10 @@ class Call:
         remaining_seconds = self._caller_seconds_left()
         if remaining_seconds is not None and remaining_seconds <= 0:
             self._fail_attempt(
-                attempt, Status.DEADLINE_EXCEEDED, "the caller's deadline was over before it was sent"
+                attempt, Status.DEADLINE_EXCEEDED, "the caller's deadline passed before the request was sent"
             )
             return
-        # The rule's timeouts are not told: a backend would end streams by them, too.
+        # The rule's timeouts are not sent: a backend would apply them to streams too.
         block = heads.encode_request(self._head, remaining_seconds, self._tries.try_count - 1)
         body = self._replay_buffer[0] if len(self._replay_buffer) == 1 else b"".join(self._replay_buffer)
         attempt.stream = stream = connection.open(block, end=self._request_ended and not body)
@@ -260,7 +275,7 @@ class Call:
             stream.send_data(body, end=self._request_ended)
 
     def _caller_seconds_left(self) -> float | None:
-        """What is left of the caller's own deadline, seconds; None: there is none."""
+        """Return the seconds left of the caller's deadline; None without a deadline."""
         assert self._head is not None
         timeout = self._head.timeout
         return None if timeout is None else self.began_at + timeout - time.monotonic()
@@ -278,23 +293,26 @@ class Call:
         assert self._tries is not None
         assert self._head is not None
         if self._tries.bound is not Bound.CALLER and self._may_be_stream:
-            # It is a stream: it lasts as long as its caller lets it.
+            # The call is a stream: it lasts as long as its caller wants.
             self._tries = Tries(NO_RETRY, self.began_at, self._head.timeout)
             self._set_timer(self._tries.start(time.monotonic()))
             return
         if self._tries.bound is Bound.TRY and self._request_ended and attempt.stream is not None:
             self._record_failure(attempt)
-        verb = "end its answer" if self._response.has_bytes else "answer"
-        subject = f"{attempt.name} did not {verb}" if attempt.name else "nobody answered"
+        verb = "finish its response" if self._response.has_bytes else "respond"
+        subject = f"{attempt.name} did not {verb}" if attempt.name else "no backend responded"
         self._fail_attempt(attempt, Status.DEADLINE_EXCEEDED, f"{subject} within {seconds:.3g} s")
 
-    def _fail_attempt(self, attempt: CallAttempt, status: Status, details: str, *, is_unprocessed: bool = False) -> None:
-        """A try ended without an answer of the backend's own."""
+    def _fail_attempt(
+        self, attempt: CallAttempt, status: Status, details: str, *, is_unprocessed: bool = False
+    ) -> None:
+        """Handle an attempt that ended without a response of the backend."""
         self._drop_attempt(attempt)
         if self._is_done:
             return
         if is_unprocessed and self._can_resend:
-            # The backend says that it did nothing: again at once, and that does not count (gRFC A6).
+            # The backend says that it did nothing: send the call again at once, which does not count as a retry (gRFC
+            # A6).
             self._was_refused = True
             assert self._tries is not None
             self._tries.try_count -= 1
@@ -303,7 +321,7 @@ class Call:
             self._fail(status, details)
 
     def _retry(self, status: Status, details: str, pushback: str | None) -> bool:
-        """Whether another try follows, or the call ended because its time is over."""
+        """Return whether another attempt follows or the call has timed out."""
         assert self._tries is not None
         if not self._is_replayable or self._response.has_bytes or status is Status.OK:
             return False
@@ -327,7 +345,7 @@ class Call:
     def _start_at(self, at: float) -> None:
         if self._is_done:
             return
-        # A loop's timer may ring a tick early, and the minimum is a minimum.
+        # The loop's timer may fire a little early, and the wait must not be shorter than required.
         delay = at - time.monotonic()
         if delay > 0:
             self._timer = self._loop.call_later(delay, self._start_at, at)
@@ -335,17 +353,21 @@ class Call:
             self._timer = None
             self._start()
 
-    # The backend.
+    # Events of the backend.
 
     def on_attempt_headers(self, attempt: CallAttempt, head: ResponseHead, *, end: bool) -> None:
-        """A head, trailers, or both at once."""
+        """Handle headers, trailers, or both at once."""
         if end:
             self._end_attempt(attempt, head)
             return
         if self._pending_head is not None or self._head_sent:
-            self._break_attempt(attempt, Status.INTERNAL, "sent two heads")
+            self._break_attempt(attempt, Status.INTERNAL, "sent headers twice")
         elif head.http != 200 or not head.grpc:
-            self._break_attempt(attempt, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
+            self._break_attempt(
+                attempt,
+                grpc_http2.of_http(head.http or 0),
+                f"responded with HTTP {head.http} instead of gRPC",
+            )
         elif self._is_replayable:
             self._pending_head, attempt.is_degraded = head, head.is_degraded
         else:
@@ -353,33 +375,37 @@ class Call:
             self._send_head(head)
 
     def on_attempt_data(self, attempt: CallAttempt, data: bytes, *, end: bool) -> None:
-        """Bytes of the answer: from here on there is no other try."""
+        """Pass on message bytes. From here on there are no further attempts."""
         if self._response.take(data) > self._context.max_message:
             self._break_attempt(
                 attempt,
                 Status.RESOURCE_EXHAUSTED,
-                f"answered with a message of more than {self._context.max_message} bytes",
+                f"responded with a message larger than {self._context.max_message} bytes",
             )
             return
-        # From here on it cannot be sent again, and a stream may last: its request is not kept for that.
+        # From here on the request cannot be sent again, and a stream may be long: stop keeping it.
         self._replay_buffer = None
         if self._pending_head is not None:
             self._send_head(self._pending_head)
         if not self._head_sent:
-            self._break_attempt(attempt, Status.INTERNAL, "sent data before a head")
+            self._break_attempt(attempt, Status.INTERNAL, "sent data before headers")
             return
         self._stream.send_data(data)
         if end:
-            self._break_attempt(attempt, Status.INTERNAL, "ended without a status")
+            self._break_attempt(attempt, Status.INTERNAL, "ended the call without a status")
 
     def _end_attempt(self, attempt: CallAttempt, head: ResponseHead) -> None:
-        """The backend's own end of a call."""
+        """Handle the end of the call by the backend."""
         is_trailers_only = not self._head_sent and self._pending_head is None
         if is_trailers_only and head.http != 200:
-            self._break_attempt(attempt, grpc_http2.of_http(head.http or 0), f"answered HTTP {head.http}, not gRPC")
+            self._break_attempt(
+                attempt,
+                grpc_http2.of_http(head.http or 0),
+                f"responded with HTTP {head.http} instead of gRPC",
+            )
             return
         if head.status is None:
-            self._break_attempt(attempt, Status.UNKNOWN, "ended without a status")
+            self._break_attempt(attempt, Status.UNKNOWN, "ended the call without a status")
             return
         is_degraded = attempt.is_degraded or head.is_degraded
         self._record_outcome(attempt, RequestOutcome.DEGRADED if is_degraded else RequestOutcome.SUCCESS)
@@ -396,25 +422,32 @@ class Call:
         self._fail_attempt(attempt, status, f"{attempt.name} {problem}")
 
     def on_attempt_reset(self, attempt: CallAttempt, code: Code, reason: str) -> None:
-        """The backend gave the call up."""
+        """Handle a reset by the backend."""
         remaining_seconds = self._caller_seconds_left()
         is_unprocessed = code is Code.REFUSED_STREAM
         if remaining_seconds is not None and remaining_seconds <= EARLY_TOLERANCE and not is_unprocessed:
-            # It keeps the caller's deadline, as grpc-go does, and was first to notice: that is no failure of its own.
-            self._fail_attempt(attempt, Status.DEADLINE_EXCEEDED, f"{attempt.name} ended the call at its deadline")
+            # The backend watches the caller's deadline, as grpc-go does, and was first to notice it. That is no
+            # failure.
+            self._fail_attempt(
+                attempt, Status.DEADLINE_EXCEEDED, f"{attempt.name} ended the call at the caller's deadline"
+            )
             return
         if not is_unprocessed:
             self._record_failure(attempt)
         problem = reason or f"reset the call: {code.name}"
-        self._fail_attempt(attempt, grpc_http2.of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed)
+        self._fail_attempt(
+            attempt, grpc_http2.of_reset(code), f"{attempt.name} {problem}", is_unprocessed=is_unprocessed
+        )
 
     def on_attempt_lost(self, attempt: CallAttempt, reason: str) -> None:
-        """The backend is gone."""
+        """Handle the loss of the connection to the backend."""
         self._record_failure(attempt)
-        self._fail_attempt(attempt, Status.UNAVAILABLE, f"the connection to {attempt.name} was lost: {reason}")
+        self._fail_attempt(
+            attempt, Status.UNAVAILABLE, f"the connection to {attempt.name} was lost: {reason}"
+        )
 
     def _record_failure(self, attempt: CallAttempt) -> None:
-        """Count a failure of the backend itself: never what the caller wanted, such as its deadline."""
+        """Count a failure of the backend; never one that the caller caused, such as its deadline."""
         self._failures.add(attempt.name)
         self._record_outcome(attempt, RequestOutcome.FAILURE)
 
@@ -429,14 +462,16 @@ class Call:
             attempt.stream.reset(Code.CANCEL)
             attempt.stream = None
 
-    # The end.
+    # The end of the call.
 
     def _send_head(self, head: ResponseHead) -> None:
         assert self._entry is not None
         assert self._head is not None
         self._pending_head, self._head_sent = None, True
         sessions = self._entry.sessions
-        token_block = sessions.encode_token(self._head, self._attempted_addresses[-1]) if sessions is not None else b""
+        token_block = (
+            sessions.encode_token(self._head, self._attempted_addresses[-1]) if sessions is not None else b""
+        )
         self._stream.send_headers(head.block + token_block)
 
     def _fail(self, status: Status, details: str) -> None:
@@ -446,7 +481,7 @@ class Call:
     def _finish(self, trailers: bytes, status: Status) -> None:
         self._stream.send_headers(trailers, end=True)
         if not (self._request_ended or self._stream.has_pending_data):
-            # The caller need not send the rest: RFC 9113 section 8.1.
+            # The caller need not send the rest of the request: RFC 9113 section 8.1.
             self._stream.reset(Code.NO_ERROR)
         self._close(status.name)
 
@@ -459,7 +494,7 @@ class Call:
             self._drop_attempt(self._attempt)
         self._replay_buffer = None
         self._context.on_call_end(self, self._entry, status)
-        # A unary answer that is well has exactly one message.
+        # A successful unary response has exactly one message.
         is_stream = self._response.has_several or (status == Status.OK.name and not self._response.has_bytes)
         if is_stream and self._head is not None:
             self._context.record_stream_method(self._head.path)

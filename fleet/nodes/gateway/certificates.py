@@ -1,5 +1,7 @@
-"""The keys and certificates of a gateway, read again when their files change: those that cannot be used leave the old
-ones in force. New connections have the new ones; those there are go on. docs/gateway.md
+"""The keys and certificates of a gateway, reloaded when their files change. docs/reference/gateway.md
+
+Files that cannot be used leave the previous certificates in effect. New connections use the new ones; open connections
+continue.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TLSContexts:
-    """TLS towards callers, and towards backends; None: none."""
+    """TLS contexts for callers and for backends; None: no TLS."""
 
     callers: ssl.SSLContext | None
     backends: ssl.SSLContext | None
 
 
 class Certificates:
-    """The files, and what was made of them."""
+    """The TLS files, and the contexts made from them."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Certificates:
         apply: Callable[[TLSContexts], Awaitable[None]],
         report: Callable[..., None],
     ) -> None:
-        """Read them. Raises TLSError. `report(valid=, loaded=)` is told of every attempt."""
+        """Load the files. Raises TLSError. `report(valid=, is_loaded=)` is called after every attempt."""
         self._callers = callers
         self._backends = backends
         self._apply = apply
@@ -45,10 +47,10 @@ class Certificates:
         self.files = WatchedFiles(paths, self._reload)
         self.files.record_stamps()
         self.contexts = self._read()
-        #: Why the files as they are now cannot be used; empty: they are in force.
+        #: Why the current files cannot be used; empty: they are in effect.
         self.problem = ""
         self.loaded_at = time.time()
-        report(valid=True, loaded=True)
+        report(valid=True, is_loaded=True)
 
     def _read(self) -> TLSContexts:
         try:
@@ -63,13 +65,13 @@ class Certificates:
         try:
             self.contexts = self._read()
         except TLSError as error:
-            # A certificate and its key are two files: between them they do not fit.
+            # The certificate and its key are two files, which do not match while only one of them has been replaced.
             if str(error) != self.problem:
-                log.error("certificates cannot be used; those before them stay in force: %s", error)
+                log.error("cannot use the TLS files; the previous certificates stay in effect: %s", error)
             self.problem = str(error)
-            self._report(valid=False, loaded=False)
+            self._report(valid=False, is_loaded=False)
             return
         await self._apply(self.contexts)
         self.problem, self.loaded_at = "", time.time()
-        self._report(valid=True, loaded=True)
-        log.info("certificates were read again and are in force for new connections")
+        self._report(valid=True, is_loaded=True)
+        log.info("the certificates were reloaded and are in effect for new connections")

@@ -1,4 +1,4 @@
-"""What calls of a gateway need of the gateway around them. docs/gateway.md"""
+"""What a call needs of the gateway around it. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from fleet.transport.http2.backend_dialer import BackendDialer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A rule, ready for calls."""
+    """A rule with its policy and its pool of backends."""
 
     route_entry: RouteEntry
     policy: RetryPolicy
     pool: Pool
-    #: None: each call of the rule is picked for anew.
+    #: Session persistence of the rule; None: each call is picked anew.
     sessions: Sessions | None = None
 
     @property
     def name(self) -> str:
-        """For metrics and sentences."""
+        """Name of the rule, for metrics and messages."""
         return self.route_entry.name
 
 
 class OpenCall(Protocol):
-    """A call under way."""
+    """A call in progress."""
 
-    #: When it came, by the monotonic clock.
+    #: When the call arrived, by the monotonic clock.
     began_at: float
 
     def end(self, reason: str) -> None:
-        """End it with UNAVAILABLE and this sentence."""
+        """End the call with UNAVAILABLE and this message."""
 
 
 class CallContext(Protocol):
@@ -48,28 +48,28 @@ class CallContext(Protocol):
     destinations: Destinations
 
     def chance(self) -> float:
-        """A number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         ...
 
     def find(self, authority: str, path: str) -> Entry | None:
-        """The rule for a call."""
+        """Return the rule of a call; None if no rule matches."""
 
     def dialer(self, name: str) -> BackendDialer:
-        """The connections to an address."""
+        """Return the connections to an address."""
         ...
 
     def record_first_attempt(self, now: float) -> None:
-        """Count a first try."""
+        """Count a first attempt in the retry budget."""
 
     def allow_retry(self, now: float) -> bool:
-        """Whether a retry may be sent; it is counted if so."""
+        """Return whether a retry may be sent, and count it if so."""
         ...
 
     def record_retry(self, entry: Entry, status: Status) -> None:
-        """A try is followed by another."""
+        """Count an attempt that is retried."""
 
     def record_stream_method(self, path: str) -> None:
-        """Remember a method whose answer is a stream."""
+        """Remember a method whose response is a stream."""
 
     def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
-        """A call is over."""
+        """Count the end of a call."""

@@ -1,7 +1,7 @@
-"""An error of ours in one call ends that call, never the connection that it came by. docs/gateway.md
+"""Error containment: an internal error in one call ends that call and not its connection. docs/reference/gateway.md
 
-Listeners of HTTP/2 streams are called while a connection reads, and the event loop closes a connection whose reading
-raises: every call on it would end, of every program behind it. Timers and tasks that raise leave their call open.
+Listeners of HTTP/2 streams run while a connection is read, and the event loop closes a connection whose reading raises.
+That would end every call on it, of every program behind it. An error in a timer or task would leave its call open.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class Abortable(Protocol):
-    """What may meet an error of ours."""
+    """An object that can be ended after an internal error."""
 
     def abort(self) -> None:
-        """End only this, in whatever state it is."""
+        """End only this object, whatever its state."""
 
 
 _B = TypeVar("_B", bound=Abortable)
@@ -26,14 +26,16 @@ _P = ParamSpec("_P")
 
 
 def contain_errors(method: Callable[Concatenate[_B, _P], None]) -> Callable[Concatenate[_B, _P], None]:
-    """Wrap a method so that an error in it is logged with its traceback and ends its own object alone."""
+    """Wrap a method: an error in it is logged with its traceback and ends only its own object."""
 
     @wraps(method)
     def run(self: _B, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             method(self, *args, **kwargs)
         except Exception:
-            log.exception("an error in %s ends one call; the connection goes on", method.__qualname__)
+            log.exception(
+                "internal error in %s: one call ends, and the connection continues", method.__qualname__
+            )
             self.abort()
 
     return run

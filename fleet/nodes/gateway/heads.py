@@ -1,4 +1,4 @@
-"""Heads and trailers as the gateway needs them: what it decides by, and the block to pass on. docs/gateway.md"""
+"""Headers and trailers of calls: what the gateway decides by, and the block to pass on. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from fleet.transport.http2.messages import Field
 _DEGRADED, _DRAINING = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT = b"grpc-timeout"
 _ATTEMPTS = PREVIOUS_ATTEMPTS.encode()
-#: Of an answer that the gateway itself gives.
+#: Headers of a response that the gateway itself sends.
 HEAD = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """Of a call."""
+    """Headers of a request."""
 
     path: str
     authority: str
-    #: The caller's deadline, seconds from when it was sent.
+    #: The caller's timeout, seconds from the arrival of the headers.
     timeout: float | None
-    #: To pass on, without a deadline.
+    #: Header block to pass on, without a deadline.
     block: bytes
-    #: An HTTP status to answer with instead.
+    #: HTTP status to respond with instead of a call.
     refusal: int | None
     method: str
-    #: What the block holds beside its pseudo-headers.
+    #: Fields of the block except pseudo-headers.
     fields: HeaderFields = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """Of an answer, or its trailers, or both at once."""
+    """Headers of a response, or its trailers, or both at once."""
 
     http: int | None
     grpc: bool
     status: Status | None
     message: bytes
     pushback: str | None
-    #: By Envoy's header.
+    #: From Envoy's header.
     is_degraded: bool
-    #: Why it takes nobody new; None: it does.
+    #: Why the instance accepts no new calls; None: it does.
     draining_reason: str | None
     block: bytes
 
 
 def make_request_reader(*, secure: bool) -> Callable[[HeaderFields], RequestHead]:
-    """Read heads of well-formed requests; towards backends with TLS the scheme is https."""
+    """Return a function that reads the headers of requests. `secure`: backends use TLS, so the scheme is https."""
     scheme = b"https" if secure else b"http"
 
     def make(fields: HeaderFields) -> RequestHead:
@@ -101,7 +101,7 @@ def _refusal(method: bytes, content: bytes) -> int | None:
 
 
 def read_response(fields: HeaderFields) -> ResponseHead:
-    """Read an answer's head or trailers."""
+    """Read headers or trailers of a response."""
     http: int | None = None
     status: Status | None = None
     message, pushback, grpc, is_degraded = b"", None, False, False
@@ -125,7 +125,7 @@ def read_response(fields: HeaderFields) -> ResponseHead:
 
 
 def encode_request(head: RequestHead, seconds: float | None, attempts_before: int) -> bytes:
-    """The block of one try."""
+    """Return the header block of one attempt."""
     block = head.block
     if seconds is not None:
         block += encode(plain((_TIMEOUT, grpc_http2.write_timeout(seconds))))
@@ -135,7 +135,7 @@ def encode_request(head: RequestHead, seconds: float | None, attempts_before: in
 
 
 def trailers(status: Status, message: str, *, is_trailers_only: bool) -> bytes:
-    """The end of a call that the gateway itself decides; `alone`: nothing was sent before."""
+    """Return the trailers of a call that the gateway itself ends; `is_trailers_only`: no headers were sent before."""
     fields = plain(
         (b"grpc-status", str(int(status)).encode()), (b"grpc-message", grpc_http2.write_message(message))
     )

@@ -1,7 +1,9 @@
-"""The health service of a gateway itself: grpc.health.v1, for whoever balances among gateways. docs/gateway.md
+"""The health service of the gateway itself (grpc.health.v1), for load balancers in front of it.
 
-It serves the whole gateway, the service "": SERVING until it drains. Backends have their own health services, which
-are probed (gateway_backends.py) and, by a rule that names the service, reached.
+docs/reference/gateway.md
+
+It covers the whole gateway, service "": SERVING until the gateway drains. Backends have their own health services: the
+gateway probes them (backends.py), and callers reach them by a rule that names the service.
 """
 
 from __future__ import annotations
@@ -18,31 +20,31 @@ from fleet.transport.http2.stream import Stream
 
 SERVICE = "grpc.health.v1.Health"
 _CHECK, _WATCH = f"/{SERVICE}/Check", f"/{SERVICE}/Watch"
-#: The name of a service is not longer. Bytes.
+#: Longest request, in bytes.
 _LONGEST = 4096
 _HealthResponse = health_pb2.HealthCheckResponse
 
 
 class GatewayHealth:
-    """What the gateway says of itself, and the watches that wait for it to change."""
+    """Health of the gateway, and the open watches of it."""
 
     def __init__(self) -> None:
         self.serving = True
         self.watches: set[HealthCall] = set()
 
     def stop_serving(self) -> None:
-        """Take no new calls from now on: tell the watches, and end them, for a drain does not wait for them."""
+        """Report NOT_SERVING and end the watches, because a drain does not wait for them."""
         self.serving = False
         for watch in list(self.watches):
-            watch.end("the gateway ends")
+            watch.end("the gateway is shutting down")
 
     def serve_call(self, stream: Stream) -> None:
-        """Answer a call of the health service."""
+        """Serve a call of the health service."""
         stream.listener = HealthCall(self, stream)
 
 
 class HealthCall:
-    """One call of the health service: listens to its caller's stream."""
+    """One call of the health service: receives the events of its caller's stream."""
 
     def __init__(self, health: GatewayHealth, stream: Stream) -> None:
         self._health = health
@@ -54,41 +56,41 @@ class HealthCall:
 
     @contain_errors
     def on_headers(self, head: RequestHead, *, end: bool) -> None:
-        """Take the method; a call without a message is one for "", as protobuf has it."""
+        """Store the method. A call without a message means the service "", as in protobuf."""
         self._path = self._path or head.path
         if end:
             self._answer()
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
-        """Take the request."""
+        """Store the request."""
         self._body += data
         if len(self._body) > _LONGEST:
-            self._finish(Status.RESOURCE_EXHAUSTED, f"a request of more than {_LONGEST} bytes")
+            self._finish(Status.RESOURCE_EXHAUSTED, f"the request is larger than {_LONGEST} bytes")
         elif end:
             self._answer()
 
     @contain_errors
     def on_reset(self, code: Code, reason: str) -> None:
-        """The caller gave up."""
+        """End the call, because the caller cancelled it."""
         del code, reason
         self._close()
 
     @contain_errors
     def on_lost(self, reason: str) -> None:
-        """The caller is gone."""
+        """End the call, because the connection was lost."""
         del reason
         self._close()
 
     @contain_errors
     def end(self, reason: str) -> None:
-        """Say NOT_SERVING to a watch, and end it."""
+        """Report NOT_SERVING to a watch, and end it."""
         if not self._is_done:
             self._send(int(_HealthResponse.NOT_SERVING))
             self._finish(Status.UNAVAILABLE, reason)
 
     def abort(self) -> None:
-        """End the call after an error of ours."""
+        """End the call after an internal error."""
         self._close()
         self._stream.reset(Code.INTERNAL_ERROR)
 
@@ -99,12 +101,12 @@ class HealthCall:
             self._finish(Status.UNIMPLEMENTED, f"{self._path} is not implemented")
             return
         if self._body[:1] == b"\1":
-            self._finish(Status.UNIMPLEMENTED, "a compressed request cannot be read")
+            self._finish(Status.UNIMPLEMENTED, "compressed requests are not supported")
             return
         try:
             service = health_pb2.HealthCheckRequest.FromString(self._body[PREFIX:]).service
         except DecodeError:
-            self._finish(Status.INTERNAL, "the request cannot be read")
+            self._finish(Status.INTERNAL, "the request is not a valid HealthCheckRequest")
             return
         if self._path == _CHECK and service:
             self._finish(Status.NOT_FOUND, f"{service} is not a service of the gateway itself")
@@ -112,7 +114,7 @@ class HealthCall:
             self._send(self._serving_status)
             self._finish(Status.OK, "")
         else:
-            # A watch of an unknown service stays open, as the protocol has it.
+            # A watch of an unknown service stays open, as the protocol requires.
             self._send(int(_HealthResponse.SERVICE_UNKNOWN) if service else self._serving_status)
             self._health.watches.add(self)
 
@@ -131,7 +133,7 @@ class HealthCall:
         trailers = heads.trailers(status, details, is_trailers_only=not self._head_sent)
         self._stream.send_headers(trailers, end=True)
         if not self._stream.has_pending_data:
-            self._stream.reset(Code.NO_ERROR)  # where the caller has not ended its request
+            self._stream.reset(Code.NO_ERROR)  # if the caller has not ended its request
         self._close()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where calls come in: a gateway's listening socket, the rules in force, and the calls under way. docs/gateway.md"""
+"""The listener of a gateway: its sockets, the current routes, and the calls in progress. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fleet.protocol.retry.route_table import RouteEntry, RouteTable
 from fleet.transport.destinations import Destinations, Pool
 from fleet.transport.http2.backend_dialer import BackendDialer
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import HeaderFields, BlockCache
+from fleet.transport.http2.fields import BlockCache, HeaderFields
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -41,14 +41,14 @@ from fleet.transport.listen_sockets import stop_listening
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
-#: Hosts and paths whose rule is remembered; strangers may ask for many.
+#: Most hosts and paths whose rule is cached: callers may invent any number of them.
 _MAX_CACHED_ENTRIES = 1024
-#: Methods that were seen to answer with a stream; what callers send adds none.
+#: Most methods remembered for their streaming responses. Callers cannot add any.
 _MAX_STREAM_METHODS = 1024
 
 
 class GatewayListener:
-    """Takes calls and knows what each needs."""
+    """Accepts calls and gives each what it needs."""
 
     def __init__(
         self,
@@ -63,23 +63,23 @@ class GatewayListener:
         budget: RetryBudget | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Have no routes yet: every call is refused."""
+        """Start without routes: every call is refused."""
         self._backends = backends
         self._metrics = metrics
         self._head_cache: BlockCache[RequestHead] = BlockCache(read_head)
         self._options = options
         self._picking_settings = picking_settings
-        #: Paths of methods whose answers are streams: their calls are passed on once.
+        #: Paths of methods with streaming responses, as configured. Their calls are never retried.
         self._streams = streams
-        #: The same, of methods that answered with a stream, the latest last.
+        #: Paths of methods that responded with a stream, the latest last.
         self._stream_methods: dict[str, None] = {}
         self._budget = budget
-        #: One, or one for each address of a host.
+        #: One server, or one for each address of the host.
         self._servers: list[asyncio.Server] = []
         self._connections: set[Http2Connection] = set()
         self._calls: set[OpenCall] = set()
         self.health = GatewayHealth()
-        #: Set when the last call ended, once the gateway ends.
+        #: Set at the end of the last call, while the gateway is shutting down.
         self._idle: asyncio.Event | None = None
         self._table = RouteTable(())
         self._entries: dict[tuple[int, int], Entry] = {}
@@ -89,17 +89,17 @@ class GatewayListener:
         self.tasks = Tasks()
         self.destinations: Destinations = backends.destinations
 
-    # What the node calls.
+    # Called by the gateway.
 
     async def listen(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
-        """Listen, and say where. Raises OSError."""
+        """Listen, and return host:port. Raises OSError."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._make_connection, *address, ssl=tls, backlog=_BACKLOG)
         self._servers = [server]
         return addresses.join(address[0], server.sockets[0].getsockname()[1])
 
     async def use_tls(self, tls: ssl.SSLContext) -> None:
-        """Accept by this from now on: on the same sockets, so that nobody who connects meanwhile is refused."""
+        """Use this TLS context for new connections, on the same sockets, so that nobody is refused meanwhile."""
         loop = asyncio.get_running_loop()
         old = self._servers
         sockets = [socket.socket(fileno=os.dup(sock.fileno())) for server in old for sock in server.sockets]
@@ -111,17 +111,17 @@ class GatewayListener:
             await stop_listening(server)
 
     def route(self, table: RouteTable) -> None:
-        """Send calls by these routes from now on; those under way are not touched."""
+        """Use these routes for new calls. Calls in progress are not affected."""
         self._table = table
         self._entries = {(id(rule.route), rule.number): self._make_entry(rule) for rule in table.rules}
         self._entry_cache.clear()
 
     def reroute(self) -> None:
-        """Addresses of backends became others."""
+        """Apply the routes again, because addresses of backends have changed."""
         self.route(self._table)
 
     async def stop(self, within: float) -> None:
-        """Take no new calls, wait for those there are, then end."""
+        """Stop accepting calls, wait up to `within` seconds for those in progress, then end them."""
         self.health.stop_serving()
         for server in self._servers:
             await stop_listening(server)
@@ -131,15 +131,15 @@ class GatewayListener:
         if self._calls:
             await background.wait_for(self._idle, within)
         if self._calls:
-            log.warning("%d calls did not end within %g s and are cut", len(self._calls), within)
+            log.warning("%d calls did not finish within %g s and were cut", len(self._calls), within)
         for call in list(self._calls):
-            call.end("the gateway ends")
+            call.end("the gateway is shutting down")
         for connection in list(self._connections):
-            connection.close("the gateway ends")
+            connection.close("the gateway is shutting down")
         self.tasks.cancel()
 
     def describe(self) -> list[dict[str, Any]]:
-        """The rules in force, for `GET /routes`."""
+        """Return the current rules, for `GET /routes`."""
         return [
             {
                 "rule": entry.name,
@@ -160,22 +160,22 @@ class GatewayListener:
 
     @property
     def streams(self) -> list[str]:
-        """Methods whose calls are passed on once: those that the gateway was told of, and those that it saw."""
+        """Methods whose calls are never retried: configured ones, and those that responded with a stream."""
         return sorted({*self._streams, *self._stream_methods})
 
     @property
     def calls(self) -> int:
-        """Calls under way."""
+        """Number of calls in progress."""
         return len(self._calls)
 
-    # What calls call.
+    # Called by calls.
 
     def chance(self) -> float:
-        """A number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         return self._chance()
 
     def find(self, authority: str, path: str) -> Entry | None:
-        """The rule for a call."""
+        """Return the rule of a call; None if no rule matches."""
         key = authority, path
         try:
             return self._entry_cache[key]
@@ -191,34 +191,34 @@ class GatewayListener:
         return entry
 
     def dialer(self, name: str) -> BackendDialer:
-        """The connections to an address."""
+        """Return the connections to an address."""
         return self._backends.dialer(name)
 
     def record_first_attempt(self, now: float) -> None:
-        """Count a first try."""
+        """Count a first attempt in the retry budget."""
         if self._budget is not None:
             self._budget.first(now)
 
     def allow_retry(self, now: float) -> bool:
-        """Whether a retry may be sent; it is counted if so."""
+        """Return whether a retry may be sent, and count it if so."""
         return self._budget is None or self._budget.allow(now)
 
     def record_stream_method(self, path: str) -> None:
-        """Remember a method whose answer is a stream: from now on its calls are passed on once."""
+        """Remember a method whose response is a stream. Its calls are no longer retried."""
         if path in self._streams or path in self._stream_methods:
             return
         if len(self._stream_methods) >= _MAX_STREAM_METHODS:
             del self._stream_methods[next(iter(self._stream_methods))]
         self._stream_methods[path] = None
         self._entry_cache.clear()
-        log.info("%s answers with a stream: its calls are not retried", path)
+        log.info("%s responds with a stream: its calls are not retried", path)
 
     def record_retry(self, entry: Entry, status: Status) -> None:
-        """A try is followed by another."""
+        """Count an attempt that is retried."""
         self._metrics.record_retry(entry.name, status.name)
 
     def on_call_end(self, call: OpenCall, entry: Entry | None, status: str) -> None:
-        """A call is over."""
+        """Count the end of a call."""
         self._calls.discard(call)
         if self._idle is not None and not self._calls:
             self._idle.set()
@@ -227,7 +227,9 @@ class GatewayListener:
         )
 
     def _make_connection(self) -> Http2Connection:
-        connection = Http2Connection(self._head_cache, self._options, on_stream=self._on_stream, on_end=self._on_disconnect)
+        connection = Http2Connection(
+            self._head_cache, self._options, on_stream=self._on_stream, on_end=self._on_disconnect
+        )
         self._connections.add(connection)
         return connection
 
@@ -257,16 +259,16 @@ class GatewayListener:
                 self.health.serve_call(stream)
                 return
         except Exception:
-            # What is raised while a connection reads ends the connection, with the calls of everybody on it.
-            log.exception("a call of %s could not be begun", head.path)
+            # An error raised while a connection is read would end the connection with all calls on it.
+            log.exception("internal error: a call of %s could not be started", head.path)
             stream.reset(Code.INTERNAL_ERROR)
             return
-        # The head comes again, with whether the call ends there.
+        # The listener receives the headers again, with whether the request ends there.
         stream.listener = call = Call(self, stream)
         self._calls.add(call)
 
     def _is_own_health(self, head: RequestHead) -> bool:
-        """Whether a call asks for the health of the gateway itself: no rule names that service."""
+        """Return whether a call asks for the gateway's own health, because no rule names that service."""
         if not head.path.startswith(f"/{SERVICE}/"):
             return False
         entry = self.find(head.authority, head.path)

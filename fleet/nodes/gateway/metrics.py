@@ -1,4 +1,4 @@
-"""What a gateway counts. docs/gateway.md"""
+"""Metrics of a gateway. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ class GatewayMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._calls = Counter(
             "refloat_gateway_calls",
-            "Calls that ended, by rule and status",
+            "Finished calls, by rule and status",
             ["rule", "status"],
             registry=registry,
         )
         self._seconds = Histogram(
             "refloat_gateway_call_seconds",
-            "How long calls took, retries and all",
+            "Duration of calls including retries, in seconds",
             ["rule"],
             registry=registry,
         )
         self._retries = Counter(
             "refloat_gateway_retries",
-            "Tries that another one followed, by rule and their status",
+            "Attempts that were retried, by rule and status of the attempt",
             ["rule", "status"],
             registry=registry,
         )
         self._routes_valid = Gauge(
-            "refloat_gateway_routes_file_valid", "1 while the routes file reads well", registry=registry
+            "refloat_gateway_routes_file_valid", "1 while the routes file is valid", registry=registry
         )
         self._routes_loaded_at = Gauge(
             "refloat_gateway_routes_loaded_timestamp_seconds",
-            "When the routes in force were read",
+            "Unix time at which the current routes were loaded",
             registry=registry,
         )
         self._certificates_valid = Gauge(
             "refloat_gateway_certificates_valid",
-            "1 while the certificates' files can be used",
+            "1 while the TLS files can be used",
             registry=registry,
         )
         self._certificates_loaded_at = Gauge(
             "refloat_gateway_certificates_loaded_timestamp_seconds",
-            "When the certificates in force were read",
+            "Unix time at which the current certificates were loaded",
             registry=registry,
         )
         self._call_metrics: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def record_call(self, rule: str, status: str, seconds: float) -> None:
-        """Count a call."""
+        """Count a finished call."""
         call_metrics = self._call_metrics.get((rule, status))
-        if call_metrics is None:  # looking children up by labels costs more than counting
+        if call_metrics is None:  # a lookup by labels costs more than counting
             call_metrics = self._calls.labels(rule, status), self._seconds.labels(rule)
             self._call_metrics[rule, status] = call_metrics
         call_metrics[0].inc()
         call_metrics[1].observe(seconds)
 
     def record_retry(self, rule: str, status: str) -> None:
-        """Count a retry."""
+        """Count an attempt that is retried."""
         self._retries.labels(rule, status).inc()
 
     def record_routes(self, *, valid: bool, is_loaded: bool) -> None:
-        """The routes file was read."""
+        """Record an attempt to load the routes."""
         self._routes_valid.set(valid)
         if is_loaded:
             self._routes_loaded_at.set(time.time())
 
     def record_certificates(self, *, valid: bool, is_loaded: bool) -> None:
-        """The certificates were read."""
+        """Record an attempt to load the certificates."""
         self._certificates_valid.set(valid)
         if is_loaded:
             self._certificates_loaded_at.set(time.time())
 
 
 class DestinationHealth(Collector):
-    """The health of each destination there is at the moment of the scrape; one that is gone has no series."""
+    """Health of each destination at the moment of the scrape. Former destinations have no series."""
 
     def __init__(self, destinations: Destinations, registry: CollectorRegistry) -> None:
         self._destinations = destinations
@@ -94,12 +94,14 @@ class DestinationHealth(Collector):
         family = self._family()
         for destination in self._destinations:
             for health in Health:
-                family.add_metric([destination.name, health.value], float(destination.verdict.health is health))
+                family.add_metric(
+                    [destination.name, health.value], float(destination.verdict.health is health)
+                )
         return [family]
 
     def _family(self) -> GaugeMetricFamily:
         return GaugeMetricFamily(
             "refloat_gateway_destination_health",
-            "1 for what a destination is: unknown, healthy, degraded, unhealthy",
+            "1 for the current health of a destination (unknown, healthy, degraded or unhealthy), 0 for the others",
             labels=["address", "health"],
         )

@@ -1,4 +1,4 @@
-"""Requests that are no gRPC calls: the gateway answers them itself, in HTTP. docs/gateway.md"""
+"""Requests that are not gRPC calls: the gateway responds to them in plain HTTP. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from fleet.transport.http2.fields import encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.stream import Stream
 
-#: The rest of a refused request is read to its end so that the peer's mistakes in it are seen; a longer rest is not
-#: wanted. Bytes.
+#: Most bytes that are read of a refused request's body, so that errors of the peer in it are noticed.
 _READ = 64 * 1024
 _SENTENCES = {
-    405: b"This is a gateway for gRPC calls: they are sent by POST.\n",
-    415: b"This is a gateway for gRPC calls: their content-type begins with application/grpc.\n",
+    405: b"This gateway serves gRPC calls only: send them by POST.\n",
+    415: b"This gateway serves gRPC calls only: their content-type starts with application/grpc.\n",
 }
 
 
 class RefusedRequest:
-    """Listens to the stream of one refused request."""
+    """Receives the events of a refused request."""
 
     def __init__(self, stream: Stream, http: int, *, body: bool) -> None:
-        """Answer with an HTTP status, and with a sentence if a body is allowed."""
+        """Prepare a response with an HTTP status, and with a message if a body is allowed."""
         self._stream = stream
         self._http = http
         self._body = body
@@ -31,7 +30,7 @@ class RefusedRequest:
 
     @contain_errors
     def on_headers(self, head: Any, *, end: bool) -> None:
-        """Answer at once; trailers change nothing."""
+        """Respond at once. Trailers change nothing."""
         del head, end
         if self._has_answered:
             return
@@ -51,10 +50,10 @@ class RefusedRequest:
 
     @contain_errors
     def on_data(self, data: bytes, *, end: bool) -> None:
-        """Pass over the rest of the request."""
+        """Discard the rest of the request."""
         self._remaining_bytes -= len(data)
         if self._remaining_bytes < 0 and not end:
-            # The answer is whole without it: RFC 9113 section 8.1.
+            # The response is complete without the request: RFC 9113 section 8.1.
             self._stream.reset(Code.NO_ERROR)
 
     @contain_errors
@@ -66,5 +65,5 @@ class RefusedRequest:
         """Do nothing: the request is refused already."""
 
     def abort(self) -> None:
-        """End this request after an error of ours."""
+        """End this request after an internal error."""
         self._stream.reset(Code.INTERNAL_ERROR)

@@ -1,6 +1,8 @@
-"""The L7 gateway: gRPC calls go to backends by GRPCRoute rules, whatever their messages are. docs/gateway.md
+"""The L7 gateway: routes gRPC calls to backends by GRPCRoute rules, whatever their messages are.
 
-Retries as GEP-3440 has them, backends probed and picked by health, routes read again when their file changes.
+docs/reference/gateway.md
+
+Retries follow GEP-3440. Backends are probed and picked by health. Routes are reloaded when their file changes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from fleet.nodes.gateway.backends import Backends, Ref
 from fleet.nodes.gateway.certificates import Certificates, TLSContexts
 from fleet.nodes.gateway.listener import GatewayListener
 from fleet.nodes.gateway.metrics import DestinationHealth, GatewayMetrics
-from fleet.nodes.gateway.routes_file import RoutesFileError, RoutesFile
+from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.gateway.site import gateway_site
 from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.flags import DURATION, POSITIVE, destination_health_option, tls_options
@@ -32,7 +34,7 @@ from fleet.nodes.shared.options import ParsedOption
 from fleet.nodes.shared.picking_options import picking_options
 from fleet.protocol.destination import health as destination
 from fleet.protocol.destination import picker, probe_schedule
-from fleet.protocol.retry.budget import RetryBudget, BudgetSettings
+from fleet.protocol.retry.budget import BudgetSettings, RetryBudget
 from fleet.protocol.retry.route_table import RouteTable
 from fleet.transport import diag
 from fleet.transport.http2.options import ConnectionOptions
@@ -41,18 +43,18 @@ from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
 
-#: Nobody knows what backends can take unless it is said: no guard, for it would send calls to dead ones.
+#: Without --headroom the capacity of backends is unknown: a limit would send calls to dead ones.
 _PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
-#: gRPC servers end a connection that pings more often than once in 5 minutes without data of theirs in between.
+#: gRPC servers close a connection with more than one ping in 5 minutes without data of their own in between.
 _PING_WITHOUT_DATA = 310.0
-#: A header list of a backend, bytes: the details of a status are longer than what callers may send.
+#: Largest header list of a backend, in bytes: details of a status are longer than what callers may send.
 _BACKEND_HEADER_LIST = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayFlags:
-    """How a gateway is configured. Seconds, bytes."""
+    """Configuration of a gateway. Durations in seconds, sizes in bytes."""
 
     routes: Path
     name: str = "gateway"
@@ -60,28 +62,28 @@ class GatewayFlags:
     diag_listen: tuple[str, int] = ("127.0.0.1", 0)
     backends: Mapping[Ref, Sequence[tuple[str, int]]] | None = None
     tls: TLSFiles = field(default_factory=TLSFiles)
-    #: Towards backends; None: no TLS.
+    #: TLS files for backends; None: no TLS.
     backend_tls: TLSFiles | None = None
     probe_interval: float = probe_schedule.DEFAULTS.interval
     probe_timeout: float = probe_schedule.DEFAULTS.timeout
     dial_timeout: float = 2.0
-    #: Silence of a backend after which it is pinged, however often; None: as often as every gRPC server permits.
+    #: Seconds of silence after which a backend is pinged; None: as often as every gRPC server permits.
     backend_keepalive: float | None = None
     max_message: int = 4 * 1024 * 1024
-    #: How much of all that is sent may be retries, percent; None: no limit.
+    #: Largest share of retries among all attempts, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
     picking_settings: picker.Settings = _PICKING_SETTINGS
-    #: Paths of methods whose answers are streams.
+    #: Paths of methods with streaming responses.
     streams: frozenset[str] = frozenset()
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 
 
 class Gateway:
-    """All parts of one, wired."""
+    """A gateway with all its parts."""
 
     def __init__(self, flags: GatewayFlags) -> None:
-        """Make it. Raises StartError when the TLS files cannot be used."""
+        """Raises NodeStartError if the TLS files cannot be used."""
         self.flags = flags
         self.process = ProcessHealth(tick=1.0)
         self.process.register("gateway")
@@ -119,7 +121,7 @@ class Gateway:
         self.file = RoutesFile(flags.routes, self._apply, self.metrics.record_routes)
 
     async def start(self) -> str:
-        """Read the routes and listen; where. Raises StartError."""
+        """Load the routes and listen; return host:port. Raises NodeStartError."""
         try:
             await self.file.load()
         except RoutesFileError as error:
@@ -134,18 +136,22 @@ class Gateway:
         return bound
 
     async def stop(self) -> None:
-        """Let calls end, then end."""
+        """Let calls finish, then stop."""
         self.process.leave()
         await self.listener.stop(self.flags.drain)
         await self.backends.close()
 
     async def _apply(self, table: RouteTable) -> None:
-        refs = {(backend.name, backend.port) for route_entry in table.rules for backend in route_entry.rule.backends}
+        refs = {
+            (backend.name, backend.port)
+            for route_entry in table.rules
+            for backend in route_entry.rule.backends
+        }
         await self.backends.use(refs)
         self.listener.route(table)
 
     def reload_now(self) -> None:
-        """Read all files again, whether they changed or not."""
+        """Read all files again, changed or not."""
         self.file.files.reload_now()
         self.certificates.files.reload_now()
 
@@ -173,12 +179,14 @@ def _backend_options(flags: GatewayFlags) -> ConnectionOptions:
 
 
 async def serve(flags: GatewayFlags) -> None:
-    """Run until SIGTERM or SIGINT; SIGHUP reads routes and certificates again. Raises StartError."""
+    """Run until SIGTERM or SIGINT; SIGHUP reloads routes and certificates. Raises NodeStartError."""
     gateway = Gateway(flags)
     async with AsyncExitStack() as stack:
         bound = await gateway.start()
         stack.push_async_callback(gateway.stop)
-        site = gateway_site(gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file)
+        site = gateway_site(
+            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file
+        )
         diag_at = await stack.enter_async_context(http_site.serve(site, flags.diag_listen))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_now)
         lifecycle.announce(role="gateway", name=flags.name, grpc=bound, diag=diag_at)
@@ -204,75 +212,92 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--routes",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="GRPCRoutes as YAML; read again when it changes, or at SIGHUP.",
+    help="YAML file with GRPCRoutes. Reloaded when it changes, and at SIGHUP.",
 )
-@click.option("--name", default="gateway", show_default=True, help="Its name in the ready line.")
-@addresses.listen_option("--listen", "Where callers connect.")
-@addresses.listen_option("--diag-listen", "/healthz, /readyz, /metrics, /routes, /destinations.")
+@click.option("--name", default="gateway", show_default=True, help="Name of this gateway in the ready line.")
+@addresses.listen_option("--listen", "Listen address for gRPC calls; port 0: any free port.")
+@addresses.listen_option(
+    "--diag-listen",
+    "Listen address of /healthz, /readyz, /metrics, /routes and /destinations; port 0: any free port.",
+)
 @click.option(
     "--backend",
     "backends",
     type=ParsedOption("name:port=host:port[,...]", gateway_backends.parse_flag),
     multiple=True,
-    help="Where a backendRef is; repeat. One that is not named is looked up by DNS.",
+    help="Addresses of a backendRef. Repeatable. Other backendRefs are looked up by DNS.",
 )
 @click.option(
     "--stream",
     "streams",
     type=ParsedOption("service/method", _method),
     multiple=True,
-    help="A method whose answer is a stream: its calls are passed on once, and never retried; repeat.",
+    help="Method with a streaming response. Its calls are never retried. Repeatable.",
 )
 @click.option(
     "--descriptors",
     type=ParsedOption("file", _streams),
     multiple=True,
-    help="A descriptor set, as protoc and buf write it: its methods with streams are passed on once; repeat.",
+    help="Descriptor set, as protoc and buf write it. Calls of its streaming methods are never retried. Repeatable.",
 )
 @tls_options
 @click.option(
-    "--backend-tls", is_flag=True, help="TLS towards backends, by the system's CAs if none is given."
+    "--backend-tls",
+    is_flag=True,
+    help="Use TLS to backends; without --backend-tls-ca, with the system's CAs.",
 )
-@click.option("--backend-tls-ca", type=_PATH, help="CA of the backends, PEM; turns TLS towards them on.")
-@click.option("--backend-tls-cert", type=_PATH, help="Certificate to show to backends, PEM.")
-@click.option("--backend-tls-key", type=_PATH, help="Its key, PEM.")
+@click.option("--backend-tls-ca", type=_PATH, help="CA of the backends (PEM). Implies --backend-tls.")
+@click.option("--backend-tls-cert", type=_PATH, help="Client certificate for backends (PEM).")
+@click.option("--backend-tls-key", type=_PATH, help="Private key of --backend-tls-cert (PEM).")
 @click.option(
-    "--backend-tls-server-name", default="", help="Name to expect in backends' certificates; default: theirs."
+    "--backend-tls-server-name",
+    default="",
+    help="Host name to expect in backends' certificates. Default: the name of the backend.",
 )
 @click.option(
     "--probe-interval",
     type=DURATION,
     default="5s",
     show_default=True,
-    help="Between health checks of a backend; 1s at most while something is in question.",
+    help="Time between two health checks of a backend; at most 1s while its health may be changing.",
 )
-@click.option("--probe-timeout", type=DURATION, default="1s", show_default=True, help="For one health check.")
+@click.option(
+    "--probe-timeout", type=DURATION, default="1s", show_default=True, help="Timeout of a health check."
+)
 @picking_options
 @destination_health_option
 @click.option(
-    "--dial-timeout", type=DURATION, default="2s", show_default=True, help="For connecting a backend."
+    "--dial-timeout",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    help="Timeout of connecting to a backend.",
 )
 @click.option(
     "--backend-keepalive",
     type=POSITIVE,
     default=None,
-    help="Ping a silent backend this often while calls are open; default: as often as gRPC servers permit.",
+    help="Ping a silent backend this often while it has open calls. Default: as often as gRPC servers permit.",
 )
 @click.option(
     "--max-message",
     type=click.IntRange(min=1, max=(1 << 32) - 1),
     default=4 * 1024 * 1024,
     show_default=True,
-    help="Bytes of the longest message, either way.",
+    help="Maximum size of a message in bytes, in both directions.",
 )
 @click.option(
     "--retry-budget",
     type=click.IntRange(0, 100),
     default=None,
-    help="Percent of all tries that may be retries (GEP-3388); default: no limit.",
+    help="Maximum share of retries among all attempts, in percent (GEP-3388). Default: no limit.",
 )
 @click.option(
-    "--drain", type=DURATION, default="10s", show_default=True, help="How long calls may take at the end."
+    "--drain",
+    type=DURATION,
+    default="10s",
+    show_default=True,
+    help="Time for open calls to finish when the gateway stops.",
 )
 def command(
     routes: Path,
@@ -304,5 +329,5 @@ def command(
         **limits,
     )
     if not (limits["probe_interval"] > 0 and limits["probe_timeout"] > 0 and limits["dial_timeout"] > 0):
-        raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout are above 0")
+        raise click.UsageError("--probe-interval, --probe-timeout and --dial-timeout must be greater than 0")
     lifecycle.run(lambda: lifecycle.on_loop(serve(flags)))

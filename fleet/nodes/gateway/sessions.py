@@ -1,7 +1,9 @@
-"""Session persistence of a rule (GEP-1619): calls that carry the token of an address go there again. docs/gateway.md
+"""Session persistence of a rule (GEP-1619): calls with the token of an address return to that address.
 
-The gateway stores nothing: a token is a hash of the address that answered, so every gateway with the same backends
-reads it, also after a restart.
+docs/reference/gateway.md
+
+The gateway stores nothing. A token is a hash of the address that responded, so every gateway with the same backends can
+read it, also after a restart.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ class Sessions:
 
     def __init__(self, persistence: SessionPersistence, addresses: Iterable[str]) -> None:
         self._in_cookie = persistence.kind is SessionType.COOKIE
-        # HTTP/2 has field names in small letters only; names of cookies are case-sensitive.
+        # HTTP/2 field names are in lower case; names of cookies are case-sensitive.
         self._name = persistence.name.encode() if self._in_cookie else persistence.name.lower().encode()
         self._addresses = {token_of(address): address for address in addresses}
 
     def address(self, head: RequestHead) -> str | None:
-        """The address whose token a call carries; None: it carries none, or one of no address of the rule."""
+        """Return the address whose token a call carries; None without a token of this rule."""
         return self._addresses.get(self._token(head))
 
     def encode_token(self, head: RequestHead, address: str) -> bytes:
-        """What to add to the head of an answer from this address: its token, unless the call has it already."""
+        """Return the fields to add to a response from this address: its token, unless the call carries it already."""
         token = token_of(address)
         if self._token(head) == token:
             return b""
@@ -39,7 +41,7 @@ class Sessions:
         return encode(plain((b"set-cookie", b"%s=%s; %s" % (self._name, token, _COOKIE.encode()))))
 
     def _token(self, head: RequestHead) -> bytes:
-        """The first token that a call carries; empty: none."""
+        """Return the first token that a call carries; empty if there is none."""
         for name, value, _ in head.fields:
             if not self._in_cookie and name == self._name:
                 return value
@@ -52,5 +54,5 @@ class Sessions:
 
 
 def token_of(address: str) -> bytes:
-    """The token of an address, which does not show the address to callers."""
+    """Return the token of an address. It does not reveal the address to callers."""
     return hashlib.blake2s(address.encode(), digest_size=8).hexdigest().encode()

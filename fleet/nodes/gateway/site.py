@@ -1,4 +1,4 @@
-"""The diag port of a gateway: what every node has, and its routes and destinations as JSON. docs/gateway.md"""
+"""The diag port of a gateway: the common endpoints, plus routes and destinations as JSON. docs/reference/gateway.md"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gateway_site(
     backends: Backends,
     file: RoutesFile,
 ) -> web.Application:
-    """`/healthz`, `/readyz`, `/metrics`, `/routes` and `/destinations`."""
+    """Return an application with `/healthz`, `/readyz`, `/metrics`, `/routes` and `/destinations`."""
 
     async def routes(request: web.Request) -> web.Response:
         del request
@@ -37,7 +37,9 @@ def gateway_site(
 
     async def destinations(request: web.Request) -> web.Response:
         del request
-        return web.json_response({"destinations": backends.describe(), "unresolved": backends.list_unresolved()})
+        return web.json_response(
+            {"destinations": backends.describe(), "unresolved": backends.list_unresolved()}
+        )
 
     app = diag.diag_app(process, registry)
     app.add_routes([web.get("/routes", routes), web.get("/destinations", destinations)])

@@ -1,3 +1,3 @@
-"""A whole local fleet of real processes, and its faults. docs/fleet-up.md"""
+"""A local test fleet of real processes, and fault injection. docs/reference/local-fleet.md"""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Faults of a running local fleet, and how to undo them: signals to a process, modes of its forwards.
+"""Inject faults into a running local fleet, and end them: signals to processes, modes of forwards.
 
-Nodes hold no fault code: what happens here happens to them as it would by a hung host or a broken network.
+Nodes contain no code for faults: to a node, a fault looks like a hung host or a broken network.
 """
 
 from __future__ import annotations
@@ -21,88 +21,92 @@ from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.processes import folders, pids
 from fleet.processes.pids import ProcessState
 
-#: The forwarder is on this machine and does nothing long.
+#: Seconds for a request to the forwarder, which runs on this machine.
 _CONTROL_TIMEOUT = 5.0
 _END_TIMEOUT = 30.0
-#: How long the kernel may take to stop, continue or end every thread of a process.
+#: Seconds until a signal must have taken effect on every thread of a process.
 _SIGNAL_TIMEOUT = 10.0
 _RESTART_TIMEOUT = 30.0
 _POLL = 0.05
-#: Roles that all others hold on to: without them the fleet is another fleet.
+#: Roles that cannot be restarted alone, because all other processes depend on them.
 NON_RESTARTABLE_ROLES = ("forwarder", "backend")
 
 
 class FaultError(FleetError):
-    """A fault that could not be injected or undone."""
+    """A fault that could not be injected or ended."""
 
 
 def kill(fleet: FleetRecord, name: str) -> None:
-    """End a process at once, as a power cut does (SIGKILL)."""
+    """Kill a process (SIGKILL), as a power failure does. Raises FaultError."""
     _signal_until(fleet, name, signal.SIGKILL, ProcessState.DEAD)
 
 
 def freeze(fleet: FleetRecord, name: str) -> None:
-    """Stop a process (SIGSTOP), and wait until it stands still: its connections stay open and it answers nobody."""
+    """Freeze a process (SIGSTOP): its connections stay open, but it does not respond. Raises FaultError."""
     _signal_until(fleet, name, signal.SIGSTOP, ProcessState.FROZEN)
 
 
 def thaw(fleet: FleetRecord, name: str) -> None:
-    """Let a frozen process go on."""
+    """Resume a frozen process (SIGCONT). Raises FaultError."""
     _signal_until(fleet, name, signal.SIGCONT, ProcessState.RUNNING)
 
 
 def cut_backend(fleet: FleetRecord, name: str, mode: ForwardMode = ForwardMode.CUT) -> None:
-    """Part an instance from the backend: reset and refuse its connections, or hold their bytes."""
+    """Cut an instance off from the backend: reset and refuse its connections, or hold their data."""
     _set_mode(fleet, name, (BACKEND,), mode)
 
 
 def restore_backend(fleet: FleetRecord, name: str) -> None:
-    """Give an instance its backend again."""
+    """Restore the backend connection of an instance."""
     _set_mode(fleet, name, (BACKEND,), ForwardMode.PASS)
 
 
 def blackhole(fleet: FleetRecord, name: str, *, backend: bool = True) -> None:
-    """Hold every byte to and from an instance; its connections stay open. Without `backend`, that one passes."""
-    _set_mode(fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), ForwardMode.HOLD)
+    """Hold all data to and from an instance; its connections stay open. `backend`: hold data to the backend, too."""
+    _set_mode(
+        fleet, name, (*_ports(fleet, name), BACKEND) if backend else _ports(fleet, name), ForwardMode.HOLD
+    )
 
 
 def unblackhole(fleet: FleetRecord, name: str) -> None:
-    """Let the bytes of an instance pass again, those held first."""
+    """End the blackhole of an instance: held data is delivered."""
     _set_mode(fleet, name, (*_ports(fleet, name), BACKEND), ForwardMode.PASS)
 
 
 def modes(fleet: FleetRecord) -> dict[str, str]:
-    """The mode of every forward by name (`proxy-1/grpc`); empty in a fleet without forwarder."""
+    """Return the mode of every forward by name (`proxy-1/grpc`); empty for a fleet without forwarder."""
     if not fleet.control:
         return {}
     return {forward["name"]: forward["mode"] for forward in call_control_api(fleet, "/forwards")["forwards"]}
 
 
 def point(fleet: FleetRecord, forward: str, to: str) -> None:
-    """Give a forward its target."""
+    """Set the destination of a forward, host:port. Raises FaultError."""
     call_control_api(fleet, f"/forwards/{forward}", {"to": to})
 
 
 def end(fleet: FleetRecord) -> None:
-    """End a whole fleet and wait until it is gone. Raises FaultError when it will not."""
+    """Stop a fleet and wait until it has ended. Raises FaultError after 30 s."""
     for signal_number in (signal.SIGCONT, signal.SIGTERM):
         _signal(Member("the fleet", "up", fleet.pid, fleet.born, ""), signal_number)
     if not _comes_to(fleet.pid, fleet.born, ProcessState.DEAD, _END_TIMEOUT):
-        raise FaultError(f"process {fleet.pid} was asked to end and has not within {_END_TIMEOUT:.0f} s")
+        raise FaultError(f"the fleet (pid {fleet.pid}) did not stop within {_END_TIMEOUT:.0f} s of SIGTERM")
 
 
 def find_restartable(fleet: FleetRecord, name: str) -> Member:
-    """Find a process that is dead and can be started alone. Raises FaultError, FleetError."""
+    """Return a dead process that can be restarted. Raises FaultError if it runs or cannot be restarted alone."""
     member = fleet.member(name)
     if member.state is not ProcessState.DEAD:
-        raise FaultError(f"{name} runs (pid {member.pid}): `refloat fleet kill {name}` first")
+        raise FaultError(f"{name} is running (pid {member.pid}): run `refloat fleet kill {name}` first")
     if member.role in NON_RESTARTABLE_ROLES:
-        raise FaultError(f"the {member.role} cannot be started alone: `refloat fleet down`, then `up`")
+        raise FaultError(
+            f"the {member.role} cannot be restarted alone: run `refloat fleet down`, then `refloat fleet up`"
+        )
     return member
 
 
 def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
-    """Have the process of a fleet that was killed started again, and wait until it is ready."""
+    """Restart a killed process of a fleet and wait until it is ready. Raises FaultError."""
     member = find_restartable(fleet, name)
     request_file = restart_request(record.folder(home, fleet.cluster), name)
     folders.make_private(request_file.parent)
@@ -111,18 +115,20 @@ def restart(fleet: FleetRecord, name: str, home: Path) -> Member:
     while (restarted := record.load(home, fleet.cluster).member(name)).pid == member.pid:
         if time.monotonic() > deadline:
             request_file.unlink(missing_ok=True)
-            raise FaultError(f"{name} did not come back within {_RESTART_TIMEOUT:.0f} s (log: {member.log})")
+            raise FaultError(
+                f"{name} was not ready within {_RESTART_TIMEOUT:.0f} s of its restart (log: {member.log})"
+            )
         time.sleep(_POLL)
     return restarted
 
 
 def restart_request(folder: Path, name: str) -> Path:
-    """The file that asks the fleet's first process to start a dead one again: only a parent can be a parent."""
+    """Return the path of the file that requests a restart from the fleet's first process, the parent of all others."""
     return folder / "restart" / name
 
 
 def call_control_api(fleet: FleetRecord, path: str, body: dict[str, str] | None = None) -> Any:
-    """Ask the forwarder's control API. Raises FaultError."""
+    """Send a request to the control API of the forwarder, and return its JSON. Raises FaultError."""
     request = urllib.request.Request(
         f"http://{fleet.control}{path}",
         data=None if body is None else json.dumps(body).encode(),
@@ -133,10 +139,12 @@ def call_control_api(fleet: FleetRecord, path: str, body: dict[str, str] | None 
             return json.load(response)
     except urllib.error.HTTPError as error:
         with error:
-            raise FaultError(f"the forwarder refused: {error.read().decode(errors='replace')}") from error
+            raise FaultError(
+                f"the forwarder rejected the request: {error.read().decode(errors='replace')}"
+            ) from error
     except OSError as error:
         raise FaultError(
-            f"the forwarder at {fleet.control} does not answer ({error}): is it killed or frozen?"
+            f"the forwarder at {fleet.control} does not respond ({error}): `refloat fleet ps` shows its state"
         ) from error
 
 
@@ -147,9 +155,9 @@ def _ports(fleet: FleetRecord, name: str) -> tuple[str, ...]:
 def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: ForwardMode) -> None:
     member = fleet.member(name)
     if not member.is_instance:
-        raise FaultError(f"{name} is no auth or proxy: no forward stands before it")
+        raise FaultError(f"{name} is not an auth or a proxy: it has no forward in which to inject this fault")
     if not fleet.control:
-        raise FaultError("this fleet was started with --no-faults: it has no forwarder")
+        raise FaultError("this fleet has no forwarder: start it without --no-faults")
     for part in parts:
         call_control_api(fleet, f"/forwards/{name}/{part}", {"mode": mode.value})
 
@@ -157,22 +165,22 @@ def _set_mode(fleet: FleetRecord, name: str, parts: tuple[str, ...], mode: Forwa
 def _find_alive(fleet: FleetRecord, name: str) -> Member:
     member = fleet.member(name)
     if member.state is ProcessState.DEAD:
-        raise FaultError(f"{name} (pid {member.pid}) is dead: `refloat fleet restart {name}` starts it again")
+        raise FaultError(f"{name} (pid {member.pid}) is dead: run `refloat fleet restart {name}`")
     return member
 
 
 def _signal_until(fleet: FleetRecord, name: str, signal_number: signal.Signals, state: ProcessState) -> None:
     member = _find_alive(fleet, name)
     _signal(member, signal_number)
-    # Elsewhere nothing says whether a process is stopped.
+    # On other systems it is not known whether a process is stopped.
     if sys.platform == "linux" and not _comes_to(member.pid, member.born, state, _SIGNAL_TIMEOUT):
         raise FaultError(
-            f"{name} (pid {member.pid}) got {signal_number.name} and is not {state} after {_SIGNAL_TIMEOUT:.0f} s"
+            f"{name} (pid {member.pid}) is not {state} {_SIGNAL_TIMEOUT:.0f} s after {signal_number.name}"
         )
 
 
 def _comes_to(pid: int, born: int | None, state: ProcessState, timeout: float) -> bool:
-    """Wait until a process is in a state; return False when it is not after `timeout` seconds."""
+    """Wait until a process is in a state; return False if it is not after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while pids.state(pid, born) is not state:
         if time.monotonic() > deadline:
@@ -187,4 +195,4 @@ def _signal(member: Member, signal_number: signal.Signals) -> None:
     except ProcessLookupError as error:
         raise FaultError(f"{member.name} (pid {member.pid}) has just ended") from error
     except PermissionError as error:
-        raise FaultError(f"{member.name} (pid {member.pid}) is another user's process") from error
+        raise FaultError(f"{member.name} (pid {member.pid}) belongs to another user") from error

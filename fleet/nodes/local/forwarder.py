@@ -1,8 +1,8 @@
-"""The forwarder: one process with many named TCP forwards, and the faults of a fleet in them.
+"""The forwarder: one process with many named TCP forwards, in which faults are injected.
 
-Every instance's ports and its backend connection pass through one, so that nodes hold no fault code.
+The ports and the backend connection of every instance pass through forwards, so that nodes need no code for faults.
 Control: HTTP on loopback, `GET /forwards` and `POST /forwards/NAME {"mode": "pass|hold|cut", "to": "host:port"}`,
-with a bearer token: whoever may write faults is whoever may read the fleet's state file.
+with a bearer token, which is in the fleet's state file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class ForwardSpec:
-    """A forward as flags or a file give it. Without a target, connections wait until it gets one."""
+    """A forward from flags or a file. Without a destination, connections wait until it is set."""
 
     name: str
     listen: tuple[str, int]
@@ -36,7 +36,7 @@ class ForwardSpec:
 
 
 def parse_flag(text: str) -> ForwardSpec:
-    """Read `NAME=HOST:PORT,HOST:PORT`, or `NAME=HOST:PORT,-` without a target. Raises ValueError."""
+    """Read `NAME=HOST:PORT,HOST:PORT`, or `NAME=HOST:PORT,-` without a destination. Raises ValueError."""
     name, equals, rest = text.partition("=")
     listen, comma, to = rest.partition(",")
     if not name or not equals or not comma:
@@ -50,7 +50,9 @@ def parse_file(path: Path) -> list[ForwardSpec]:
         document = json.loads(path.read_text())
         return [
             ForwardSpec(
-                name, addresses.parse(entry["listen"]), addresses.parse(entry["to"]) if entry.get("to") else None
+                name,
+                addresses.parse(entry["listen"]),
+                addresses.parse(entry["to"]) if entry.get("to") else None,
             )
             for name, entry in document.items()
         ]
@@ -61,14 +63,14 @@ def parse_file(path: Path) -> list[ForwardSpec]:
 
 
 class Control:
-    """The forwarder's HTTP API."""
+    """The control API of the forwarder, over HTTP."""
 
     def __init__(self, forwards: Mapping[str, Forward], token: str) -> None:
         self._forwards = forwards
         self._token = token
 
     def app(self) -> web.Application:
-        """Build the application."""
+        """Return the web application of the control API."""
         app = web.Application(middlewares=[self._authorize])
         app.router.add_get("/forwards", self._list)
         app.router.add_post("/forwards/{name:.+}", self._change)
@@ -78,7 +80,7 @@ class Control:
     async def _authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._token and not hmac.compare_digest(token.encode(), self._token.encode()):
-            return _error(401, "the bearer token of the fleet's state file is needed")
+            return _error(401, "not authorized: send the bearer token of the fleet's state file")
         return await handler(request)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
@@ -88,7 +90,7 @@ class Control:
         name = request.match_info["name"]
         forward = self._forwards.get(name)
         if forward is None:
-            return _error(404, f"no forward {name!r}; known: {', '.join(self._forwards)}")
+            return _error(404, f"forward {name!r} was not found; forwards: {', '.join(self._forwards)}")
         try:
             mode, to = _read_change(await request.json())
         except ValueError as error:
@@ -102,7 +104,7 @@ class Control:
 
 def _read_change(body: Any) -> tuple[ForwardMode | None, tuple[str, int] | None]:
     if not isinstance(body, dict) or not body or not body.keys() <= {"mode", "to"}:
-        raise ValueError('want {"mode": "pass|hold|cut"} or {"to": "host:port"}')
+        raise ValueError('expected {"mode": "pass|hold|cut"} or {"to": "host:port"}')
     mode = body.get("mode")
     if mode is not None and mode not in set(ForwardMode):
         raise ValueError(f"mode {mode!r} is not one of {', '.join(ForwardMode)}")
@@ -115,7 +117,7 @@ def _error(status: int, sentence: str) -> web.Response:
 
 
 async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token: str) -> None:
-    """Run until SIGTERM or SIGINT. Raises `running.StartError` when a port cannot be had."""
+    """Run the forwarder until SIGTERM or SIGINT. Raises `lifecycle.NodeStartError` if a port cannot be opened."""
     forwards = {spec.name: Forward(spec.name, spec.listen, spec.to) for spec in specs}
     for forward in forwards.values():
         await lifecycle.start_listening(forward.listen, forward.start())
@@ -137,19 +139,19 @@ async def serve(specs: Sequence[ForwardSpec], *, control: tuple[str, int], token
     "flags",
     type=ParsedOption("name=host:port,host:port", parse_flag),
     multiple=True,
-    help="A name, where to listen, where to go (- for later); repeat.",
+    help="Forward: name, listen address, destination (- to set it later). Repeatable.",
 )
 @click.option(
     "--forwards",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A JSON file of them.",
+    help="JSON file of forwards.",
 )
-@addresses.listen_option("--control", "Where the control API listens.")
+@addresses.listen_option("--control", "Listen address of the control API.")
 def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[str, int]) -> None:
     """Forward TCP ports, and inject faults into them.
 
-    REFLOAT_FORWARDER_TOKEN: the bearer token the control API asks for; none when it is not set.
+    REFLOAT_FORWARDER_TOKEN: bearer token of the control API. If it is not set, no token is needed.
     """
     specs = list(flags)
     if file is not None:
@@ -159,6 +161,6 @@ def command(flags: tuple[ForwardSpec, ...], file: Path | None, control: tuple[st
             raise click.BadParameter(str(error), param_hint="--forwards") from error
     names = [spec.name for spec in specs]
     if not specs or len(set(names)) < len(names):
-        raise click.UsageError("give every forward a name of its own, and at least one forward")
+        raise click.UsageError("give at least one forward, and a unique name for each")
     token = os.environ.get("REFLOAT_FORWARDER_TOKEN", "")
     lifecycle.run(lambda: lifecycle.on_loop(serve(specs, control=control, token=token)))

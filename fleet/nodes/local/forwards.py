@@ -1,4 +1,4 @@
-"""One named TCP forward that can be told to pass, to hold or to cut: how faults are injected into a fleet."""
+"""A named TCP forward that passes, holds or cuts connections, to inject faults into a fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKLOG = 1024
 
 
 class Forward:
-    """A listening port whose connections go to one target."""
+    """A listening port whose connections go to one destination."""
 
     def __init__(self, name: str, listen: tuple[str, int], to: tuple[str, int] | None) -> None:
         self.name = name
@@ -29,11 +29,11 @@ class Forward:
         self._server: asyncio.Server | None = None
         self._holder: socket.socket | None = None
         self._tasks = Tasks()
-        #: Set while a new connection may go on to its target.
+        #: Set while new connections are forwarded to the destination.
         self._can_pass = asyncio.Event()
 
     async def start(self) -> None:
-        """Listen; `listen` then has the port the system chose. Raises OSError."""
+        """Start listening; `listen` then contains the actual port. Raises OSError."""
         self._holder = _hold_port(self.listen)
         if self._holder is not None:
             self.listen = (self.listen[0], self._holder.getsockname()[1])
@@ -41,7 +41,7 @@ class Forward:
         self._apply_mode()
 
     async def stop(self) -> None:
-        """Refuse new connections and close those there are."""
+        """Stop listening and close all connections."""
         await self._refuse()
         self._tasks.cancel()
         for link in list(self.links):
@@ -50,7 +50,7 @@ class Forward:
             self._holder.close()
 
     async def change(self, *, mode: ForwardMode | None = None, to: tuple[str, int] | None = None) -> None:
-        """Set the mode or the target; a new target is for new connections. Raises OSError when the port is lost."""
+        """Set the mode, or the destination of new connections. Raises OSError if the port cannot be opened again."""
         if to is not None:
             self.to = to
         if mode is not None and mode is not self.mode:
@@ -64,7 +64,7 @@ class Forward:
         self._apply_mode()
 
     def describe(self) -> dict[str, Any]:
-        """What the control API shows."""
+        """Return the forward as JSON of the control API."""
         return {
             "name": self.name,
             "listen": addresses.join(*self.listen),
@@ -100,24 +100,24 @@ class Forward:
         self.links.add(link)
         self.accepted_count += 1
         if self.mode is ForwardMode.CUT:
-            # The system had accepted it before the port was closed.
+            # The system accepted the connection before the port was closed.
             link.reset()
             return
         self._tasks.start(self._connect(link))
 
     async def _connect(self, link: ConnectionPair) -> None:
         await self._can_pass.wait()
-        assert self.to is not None, "passing means that there is a target"
+        assert self.to is not None, "passing requires a destination"
         try:
             await link.dial(*self.to, within=_DIAL_TIMEOUT)
         except OSError:
-            link.reset()  # the target is gone: what a client of it would see
+            link.reset()  # the destination is down: a direct client would see a reset, too
 
 
 def _hold_port(listen: tuple[str, int]) -> socket.socket | None:
-    """Keep the port ours while nobody listens on it; Linux lets a listener bind beside a bound socket.
+    """Reserve the port while nothing listens on it; Linux lets a listener bind beside a bound socket.
 
-    Without it the port of a forward that was cut could be given to anybody's outgoing connection.
+    Otherwise the system could assign the port of a cut forward to an outgoing connection.
     """
     if sys.platform != "linux":
         return None

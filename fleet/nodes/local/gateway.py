@@ -1,6 +1,6 @@
-"""The routes of a local fleet's gateway: unary calls of operators and consoles to auths. docs/fleet-up.md
+"""The routes of a local fleet's gateway: unary calls of operators and consoles to auths. docs/reference/local-fleet.md
 
-Agents keep to the balancer: `teleport_pick_healthy` reasons of connections, and a gateway would hide which auth one is.
+Agents use the balancer: `teleport_pick_healthy` works on connections, and a gateway would hide their auth.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fleet.protocol.retry import grpc_route_yaml
 from fleet.protocol.retry.gep_duration import GepDuration
-from fleet.protocol.retry.grpc_route import BackendRef, GRPCRoute, Match, Retry, GRPCRouteRule, Timeouts
+from fleet.protocol.retry.grpc_route import BackendRef, GRPCRoute, GRPCRouteRule, Match, Retry, Timeouts
 from fleet.protocol.retry.policy import RetryReason
 
-#: What the routes call the auths.
+#: Name and port of the auths in the routes.
 AUTHS = "auths"
 PORT = 3025
 _FILE = "routes.yaml"
@@ -21,7 +21,7 @@ _READ = "GetClusterNetworkingConfig"
 
 
 def routes() -> tuple[GRPCRoute, ...]:
-    """Reading is retried, elsewhere if it can be; writing is not: whoever wrote must learn what came of it."""
+    """Return the routes: reads are retried, on another auth if possible. Writes are not retried."""
     backends = (BackendRef(AUTHS, PORT),)
     limits = Timeouts(GepDuration.read("4s"), GepDuration.read("1500ms"))
     retry = Retry((RetryReason.UNAVAILABLE, RetryReason.DEADLINE_EXCEEDED), 2, GepDuration.read("50ms"))
@@ -31,7 +31,7 @@ def routes() -> tuple[GRPCRoute, ...]:
 
 
 def write(folder: Path) -> Path:
-    """Write them as a file for `gateway --routes`. Raises OSError."""
+    """Write the routes to a file for `gateway --routes`, and return its path. Raises OSError."""
     path = folder / _FILE
     path.write_text(grpc_route_yaml.to_yaml(routes()), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""Keys of a local fleet: a CA of its own, one certificate per process, and one for the console that polls it."""
+"""Keys of a local fleet with TLS: a CA, one certificate per process, and one for the console that polls the fleet."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fleet.processes import folders
 from fleet.protocol.tunnel import agent_services
 from fleet.transport import certificate_authority
 
-#: Whose certificate a console shows to the fleet's auths and proxies.
+#: Name in the certificate that a console presents to auths and proxies.
 CONSOLE = "console"
 
 
 def folder_of(home: Path, cluster: str) -> Path:
-    """Where the keys of a local fleet are."""
+    """Return the folder of the keys of a local fleet."""
     return record.folder(home, cluster) / "keys"
 
 
 def make(plan: FleetPlan) -> None:
-    """Issue what the processes of a fleet with TLS need; what is there and valid stays. Raises FleetError."""
+    """Issue the certificates for all processes of a fleet with TLS; valid ones are kept. Raises FleetError."""
     if plan.keys is None:
         return
     now = datetime.now(UTC)
@@ -34,13 +34,13 @@ def make(plan: FleetPlan) -> None:
         for name, role in [*names, ("gateway", "gateway"), (CONSOLE, CONSOLE)]:
             certificate_authority.issue(ca, name, role=role, now=now)
         for name, first, count in plan.agent_groups:
-            # One process, one key: it is all of its agents, and no other's.
+            # One key per process: its certificate names all its agents, and no others.
             agents = agent_services.range_name(AGENT_PREFIX, first, count)
             certificate_authority.issue(ca, name, role="agent", now=now, uris=(agents,))
 
 
 def make_console(keys: Path) -> dict[str, str]:
-    """Issue what a console needs before its fleet is there; answers as `of_console`. Raises FleetError."""
+    """Issue the certificate of a console before its fleet starts; return `of_console`. Raises FleetError."""
     now = datetime.now(UTC)
     with _report_key_errors(keys):
         certificate_authority.issue(
@@ -50,7 +50,7 @@ def make_console(keys: Path) -> dict[str, str]:
 
 
 def of_console(keys: Path) -> dict[str, str]:
-    """The files a console polls the fleet with, by the setting that takes each."""
+    """Return the TLS files of a console for this fleet, by setting name."""
     return {
         "REFLOAT_TLS_CA": str(keys / "ca.crt"),
         "REFLOAT_TLS_CERT": str(keys / f"{CONSOLE}.crt"),
@@ -64,4 +64,4 @@ def _report_key_errors(keys: Path) -> Iterator[None]:
         folders.make_private(keys)
         yield
     except (OSError, ValueError) as error:
-        raise FleetError(f"the fleet's keys cannot be made in {keys}: {error}") from error
+        raise FleetError(f"cannot create the keys of the fleet in {keys}: {error}") from error

@@ -1,14 +1,16 @@
-"""`fleet up`: run a whole local fleet of real processes until somebody ends it.
+"""`fleet up`: run a local fleet of real processes until it is stopped.
 
-1. The backend, a Valkey of the fleet's own; then the forwarder, whose ports are what everybody is told.
-2. Auths, balancers and the gateway at once. When all are ready the forwards of auths are given their targets, for
-   proxies heartbeat through them: each chooses at random, and all are there to be chosen.
-3. Proxies. Their forwards have no target yet, so whoever dials early waits and is not refused.
-4. When every proxy is ready their forwards are given their targets: the balancer sees all come ready together.
+Start order:
+
+1. The backend, a Valkey of this fleet; then the forwarder, whose ports all other processes use.
+2. Auths, balancers and the gateway together. When all are ready, the forwards of auths get their destinations: proxies
+   choose an auth at random for their heartbeats, and can choose any of them.
+3. Proxies. Their forwards have no destination yet, so early connections wait and are not refused.
+4. When every proxy is ready, their forwards get their destinations: to the balancer, all become ready together.
 5. The agents.
 
-Without forwarder (`--no-faults`): auths, proxies, balancers, then agents. Children are killed, not asked, when this
-process dies: a frozen one would never hear the question.
+Without forwarder (`--no-faults`): auths, proxies, balancers, then agents. If this process dies, children get SIGKILL:
+a frozen process does not handle SIGTERM.
 """
 
 from __future__ import annotations
@@ -35,32 +37,33 @@ from fleet.processes import folders, pids, valkey
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError, is_json_ready
 from fleet.protocol.networking.config import NetworkingConfigError
 
-#: Everything must be ready within this, seconds, on a slow and busy machine.
+#: Seconds until every process must be ready, on a slow and busy machine.
 START_TIMEOUT = 60.0
-#: Who is ended first: agents and proxies deregister at auths through balancers and forwarder, auths at the backend.
+#: Stop order, highest first: agents and proxies deregister at auths (through balancers and forwarder), auths at the
+#: backend.
 _AGENTS, _PROXIES, _AUTHS, _NETWORK, _BACKEND = 4, 3, 2, 1, 0
-#: Of the instances, by role.
+#: Stages of instances, by role.
 _STAGES = {"auth": _AUTHS, "proxy": _PROXIES}
 
 
 class Watcher(Protocol):
-    """Who is told how the fleet does."""
+    """Receives events of a fleet that starts and runs."""
 
     def on_progress(self, ready: int, total: int) -> None:
-        """One more process is ready."""
+        """Called when another process is ready: `ready` of `total` processes."""
 
     def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
-        """All are; the record is at `path`."""
+        """Called when all processes are ready after `seconds`; the record is at `path`."""
 
     def on_exit(self, name: str, outcome: str, log: Path) -> None:
-        """A process ended by itself, or by a fault."""
+        """Called when a process ended by itself or by a fault."""
 
     def on_restart(self, name: str) -> None:
-        """A dead process runs again."""
+        """Called when a dead process was restarted."""
 
 
 def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
-    """Start a fleet, keep it until SIGINT or SIGTERM, and end it. Raises FleetError, with nothing left running."""
+    """Run a fleet until SIGINT or SIGTERM, then stop it. Raises FleetError; no process is left running then."""
     folder = fleet_record.folder(home, plan.cluster)
     started_at = time.monotonic()
     with _lock_folder(folder), Supervisor(folder / "logs") as supervisor:
@@ -81,7 +84,7 @@ def run(plan: FleetPlan, home: Path, watcher: Watcher) -> None:
 
 @dataclass
 class _LocalFleet:
-    """A fleet being started and watched."""
+    """A fleet that starts and runs."""
 
     plan: FleetPlan
     home: Path
@@ -91,12 +94,12 @@ class _LocalFleet:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     started_at: float = field(default_factory=time.time)
     roles: dict[str, str] = field(default_factory=dict)
-    #: Listening addresses of the forwarder by forward name.
+    #: Listen addresses of the forwarder by forward name.
     forwards: dict[str, str] = field(default_factory=dict)
     ready: int = 0
 
     def start(self) -> None:
-        """Start everything. Raises SupervisorError, ValkeyError, FleetError."""
+        """Start all processes and wait until they are ready. Raises SupervisorError, ValkeyError, FleetError."""
         server = valkey.start(self.folder / "backend", persist=False)
         self.backend, self.backend_password_file = server.address, server.password_file
         self.roles["backend"] = "backend"
@@ -122,7 +125,7 @@ class _LocalFleet:
         self._await(proxies)
         for child in proxies:
             self._set_forward_targets(child)
-        # Not before: agents that dial where nobody answers yet keep the memory of it for as long as they live.
+        # Agents start last: an agent remembers failed connection attempts as long as it runs.
         self._await(self._start_agents(*balancers))
 
     def _start_plain(self) -> None:
@@ -172,7 +175,9 @@ class _LocalFleet:
     def _start_agents(self, auth: Child, proxy: Child) -> list[Child]:
         balancer_addresses = auth.ready_message["listen"], proxy.ready_message["listen"]
         return [
-            self._child(name, "agent", fleet_plan.agents(self.plan, name, first, count, *balancer_addresses), _AGENTS)
+            self._child(
+                name, "agent", fleet_plan.agents(self.plan, name, first, count, *balancer_addresses), _AGENTS
+            )
             for name, first, count in self.plan.agent_groups
         ]
 
@@ -200,7 +205,7 @@ class _LocalFleet:
         return next(child for child in self.supervisor.children if child.name == name)
 
     def _address_of(self, name: str, part: str) -> str:
-        """Where others reach a port of an instance: its forward, or the port itself; empty when it has none."""
+        """Return the address of a port of an instance: its forward, or the port itself; empty if there is none."""
         if self.forwards:
             return self.forwards.get(f"{name}/{part}", "")
         return str(self._child_of(name).ready_message.get(part, ""))
@@ -210,7 +215,7 @@ class _LocalFleet:
             faults.point(self.record(), f"{child.name}/{part}", child.ready_message[part])
 
     def record(self) -> FleetRecord:
-        """The fleet as it is now."""
+        """Return the current record of the fleet."""
         forwarder = self._child_of("forwarder").ready_message if self.plan.faults else {}
         return FleetRecord(
             cluster=self.plan.cluster,
@@ -243,18 +248,21 @@ class _LocalFleet:
         )
 
     def save(self) -> Path:
-        """Write the record."""
+        """Write the record to its file, and return the path."""
         return fleet_record.save(self.home, self.record())
 
     def report(self, child: Child) -> None:
-        """Tell of a process that ended."""
+        """Report a process that ended."""
         self.watcher.on_exit(child.name, _describe_exit(child.process.returncode), child.log)
 
     def handle_restart_requests(self) -> None:
-        """Start again what somebody asked for (`faults.restart`)."""
+        """Restart the dead processes that `faults.restart` requested."""
         for request_file in sorted((self.folder / "restart").glob("*")):
             request_file.unlink(missing_ok=True)
-            child = next((candidate for candidate in self.supervisor.children if candidate.name == request_file.name), None)
+            child = next(
+                (candidate for candidate in self.supervisor.children if candidate.name == request_file.name),
+                None,
+            )
             if child is None or child.is_alive() or self.roles[child.name] in faults.NON_RESTARTABLE_ROLES:
                 continue
             self._keep_ports(child)
@@ -264,19 +272,19 @@ class _LocalFleet:
                 if self.forwards and self.roles[child.name] in ("auth", "proxy"):
                     self._set_forward_targets(child)
             except (SupervisorError, FleetError) as error:
-                self.watcher.on_exit(child.name, f"did not come back: {error}", child.log)
+                self.watcher.on_exit(child.name, f"could not be restarted: {error}", child.log)
                 continue
             self.save()
             self.watcher.on_restart(child.name)
 
     def _keep_ports(self, child: Child) -> None:
-        """Have a dead child listen where it did, unless a forward stands before it and may be pointed anew."""
+        """Make a dead child listen on its old ports, unless a forward in front of it can get a new destination."""
         role = self.roles[child.name]
         if role in ("balancer", "gateway") or (role in ("auth", "proxy") and not self.forwards):
             grpc = child.ready_message["listen" if role == "balancer" else "grpc"]
             if "--listen" not in child.argv:
                 child.argv += ("--listen", grpc, "--diag-listen", child.ready_message["diag"])
-                # Of a flag that is given twice, click takes the last.
+                # If a flag is given twice, click uses the last value.
                 if role == "proxy":
                     child.argv += ("--connect-listen", child.ready_message["connect"])
                     if self.plan.tunnel_v01:
@@ -287,12 +295,12 @@ class _LocalFleet:
 
 def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"ended with code {code}"
-    return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+    return f"was terminated by {signal.Signals(-code).name}"
 
 
 def _python_path() -> str:
-    """The checkout we run from, so that a child finds the same code in any working directory."""
+    """Return a PYTHONPATH with this checkout, so that children load the same code in any working directory."""
     checkout = str(Path(fleet.__file__).resolve().parents[1])
     inherited_path = os.environ.get("PYTHONPATH")
     return f"{checkout}{os.pathsep}{inherited_path}" if inherited_path else checkout
@@ -300,15 +308,17 @@ def _python_path() -> str:
 
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Iterator[IO[bytes]]:
-    """Be the only fleet in a folder. Raises FleetError."""
+    """Lock a folder against a second fleet. Raises FleetError if a fleet uses it."""
     try:
         folders.make_private(folder)
         lock = (folder / "lock").open("ab")
     except OSError as error:
-        raise FleetError(f"cannot write {folder}: {error.strerror}") from error
+        raise FleetError(f"cannot write to {folder}: {error.strerror}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise FleetError(f"a fleet runs in {folder} already: end it with `refloat fleet down`") from error
+            raise FleetError(
+                f"a fleet already runs in {folder}: stop it with `refloat fleet down`"
+            ) from error
         yield lock

@@ -1,4 +1,4 @@
-"""The networking config that a local fleet begins with: a file, which its auths store before anything else is."""
+"""The initial networking config of a local fleet: a file that its auths store when they start first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FILE = "networking.yaml"
 
 
 def config(plan: FleetPlan) -> NetworkingConfig:
-    """What a plan says of tunnels. Raises NetworkingConfigError."""
+    """Return the networking config for a fleet plan. Raises NetworkingConfigError."""
     mesh = plan.connections == 0
     fields = {"tunnel_strategy.type": str(Strategy.AGENT_MESH if mesh else Strategy.PROXY_PEERING)}
     if not mesh:
@@ -26,7 +26,7 @@ def config(plan: FleetPlan) -> NetworkingConfig:
 
 
 def write(plan: FleetPlan, folder: Path) -> Path:
-    """Write it as a file for `auth --bootstrap`. Raises NetworkingConfigError, OSError."""
+    """Write the config to a file for `auth --bootstrap`; return its path. Raises NetworkingConfigError, OSError."""
     path = folder / _FILE
     path.write_text(config_yaml.to_yaml(NetworkingResource(config(plan), {})), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""What a local fleet consists of, and the command line of each of its processes. Nothing is started here."""
+"""The size of a local fleet, and the command line of each of its processes. Pure."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from fleet.nodes.local.forward_names import BACKEND, PORTS
 from fleet.protocol.recovery import announce
 from fleet.transport.tls import AUTH_NAME
 
-#: What a forward is called before it is given a target.
+#: The destination of a forward that is set later.
 _NO_TARGET = "-"
 _ANY_PORT = "127.0.0.1:0"
-#: Names of agents are this and a number, as the nodes have it by themselves.
+#: Prefix of agent names, before a number; the default of the nodes.
 AGENT_PREFIX = "agent"
-#: The flag that tells an instance where others reach a port of its.
+#: The flag that sets the advertised address of a port of an instance.
 _ADVERTISE = {
     "grpc": "--advertise",
     "diag": "--advertise-diag",
     "http": "--advertise-http",
     "connect": "--connect-advertise",
 }
-#: How few and how many of each a fleet may have.
+#: Minimum and maximum sizes of a fleet.
 SIZES = {"auths": (1, 50), "proxies": (1, 200), "agents": (0, 20_000), "regions": (1, 20)}
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """How big a fleet is and how it behaves. Durations as Go spells them: `10s`."""
+    """Size and settings of a local fleet. Durations are Go durations: `10s`."""
 
     auths: int = 3
     proxies: int = 4
     agents: int = 200
-    #: Tunnels each agent wants; 0 means one to every proxy (agent mesh).
+    #: Desired tunnels per agent; 0 means one to every proxy (agent mesh).
     connections: int = 1
     announce_ttl: str = "10s"
     agent_announce_ttl: str = "20s"
     #: Agents reach auths through the proxies.
     auth_via_proxy: bool = False
-    #: Between pings on a tunnel; empty for the nodes' own default.
+    #: Time between two pings on a tunnel; empty for the default of the nodes.
     keep_alive_interval: str = ""
-    #: More fields of the networking config that it begins with, (key, value) as people write them.
+    #: More fields of the initial networking config: (key, value) as text.
     networking: tuple[tuple[str, str], ...] = ()
-    #: The file that holds it; None leaves the auths to the defaults.
+    #: The file of the initial networking config; None: auths use the defaults.
     bootstrap: Path | None = None
     #: Ports and backend connections of instances pass through a forwarder.
     faults: bool = True
     cluster: str = "default"
     agents_per_process: int = 500
-    #: What each agent exposes, name=host:port.
+    #: Services that each agent exposes, name=host:port.
     services: tuple[str, ...] = ()
-    #: Where the keys of a fleet with mutual TLS are (fleet_keys); None for a fleet without.
+    #: Folder of the keys of a fleet with mutual TLS; None for a fleet without TLS.
     keys: Path | None = None
-    #: Where each instance has its data folder; None: instances accept no policies.
+    #: Folder that holds the data folders of instances; None: instances accept no policies.
     data_folder: Path | None = None
-    #: Who writes the resources of proxies: `auth`, over HTTP, or `backend`, the proxies themselves.
+    #: Where proxies send heartbeats: `auth` (over HTTP) or `backend` (directly).
     heartbeat_to: str = "auth"
-    #: Auths and proxies run in so many regions, in turn; 1: in none.
+    #: Number of regions over which auths and proxies are spread in turn; 1: no regions.
     regions: int = 1
-    #: Proxies have a listener for tunnels of version 0.1 as well; agents do not use it.
+    #: Proxies also listen for tunnels of version 0.1; agents do not use it.
     tunnel_v01: bool = False
-    #: Where the gateway of unary calls to auths listens.
+    #: Listen address of the gateway for unary calls to auths.
     gateway_listen: str = _ANY_PORT
 
     @property
     def instances(self) -> list[tuple[str, str]]:
-        """(role, name) of every auth and proxy."""
+        """Return (role, name) of every auth and proxy."""
         auths = [("auth", f"auth-{number}") for number in range(1, self.auths + 1)]
         return auths + [("proxy", f"proxy-{number}") for number in range(1, self.proxies + 1)]
 
     @property
     def agent_groups(self) -> list[tuple[str, int, int]]:
-        """(name of the process, number of its first agent, how many agents) of every process of agents."""
+        """Return (name, number of its first agent, number of agents) of every agent process."""
         size = self.agents_per_process
         firsts = range(1, self.agents + 1, size)
         return [
@@ -83,9 +83,9 @@ class FleetPlan:
 
 
 def forwarder(plan: FleetPlan, backend: str) -> list[str]:
-    """The forwarder, with forwards for every port of an instance, which get their target later, and to the backend.
+    """Return the command line of the forwarder, with a forward per port of each instance, and one to the backend.
 
-    `backend` is host:port.
+    `backend` is host:port. Forwards to instances get their destination later.
     """
     argv = node("forwarder")
     for role, name in plan.instances:
@@ -103,7 +103,7 @@ def instance(
     forwards: Mapping[str, str],
     password_file: Path | None = None,
 ) -> list[str]:
-    """An auth or a proxy; it advertises its forwards, where it has some. `backend` is host:port."""
+    """Return the command line of an auth or a proxy, which advertises its forwards, if any. `backend` is host:port."""
     argv = node(role, "--name", name, "--cluster", plan.cluster)
     argv += ["--backend", f"redis://{forwards.get(f'{name}/{BACKEND}', backend)}/0"]
     if password_file is not None:
@@ -124,17 +124,17 @@ def instance(
 
 
 def region(plan: FleetPlan, name: str) -> str:
-    """`region-1` for `proxy-1`, and so on in turn."""
+    """Return the region of an instance: `region-1` for `proxy-1`, and so on in turn."""
     return f"region-{(int(name.rpartition('-')[2]) - 1) % plan.regions + 1}"
 
 
 def environment(plan: FleetPlan) -> dict[str, str]:
-    """What an instance finds in its environment: policies, which what it accepts later overrides."""
+    """Return the environment of an instance: policies, which policies from the console override."""
     return dict.fromkeys((announce.AUTH_TTL_VARIABLE, announce.PROXY_TTL_VARIABLE), plan.announce_ttl)
 
 
 def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
-    """A balancer over (name, gRPC address, diag address)."""
+    """Return the command line of a balancer over targets (name, gRPC address, diag address)."""
     argv = node("balancer", "--name", name)
     for target, grpc, diag in targets:
         argv += ["--target", f"{target}={grpc},{diag}"]
@@ -142,7 +142,7 @@ def balancer(name: str, targets: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
-    """The gateway of unary calls to auths, by addresses of those."""
+    """Return the command line of the gateway for unary calls to `auths`, their addresses."""
     argv = node("gateway", "--routes", str(routes), "--listen", plan.gateway_listen)
     argv += ["--backend", f"{fleet_gateway.AUTHS}:{fleet_gateway.PORT}={','.join(auths)}"]
     argv += ["--probe-interval", "1s"]
@@ -154,13 +154,13 @@ def gateway(plan: FleetPlan, routes: Path, auths: Sequence[str]) -> list[str]:
 
 
 def agents(plan: FleetPlan, name: str, first: int, count: int, auth: str, proxy: str) -> list[str]:
-    """One process of agents, which dial the two balancers. How many tunnels they want the networking config says."""
+    """Return the command line of an agent process. Its agents dial the two balancers, `auth` and `proxy`."""
     argv = node("agent", "--first", str(first), "--count", str(count), "--cluster", plan.cluster)
     argv += ["--auth", auth, "--proxy", proxy, "--announce-ttl", plan.agent_announce_ttl]
     if plan.auth_via_proxy:
         argv += ["--auth-via", "proxy"]
     if plan.keep_alive_interval:
-        # Tunnels follow the networking config; the connection that brings it cannot.
+        # Tunnels follow the networking config. The auth connection, which delivers the config, needs a flag.
         argv += ["--auth-keep-alive-interval", plan.keep_alive_interval]
     argv += ["--diag-listen", _ANY_PORT]
     for service in plan.services:
@@ -179,5 +179,5 @@ def _tls(plan: FleetPlan, name: str) -> list[str]:
 
 
 def node(role: str, *flags: str) -> list[str]:
-    """A node as a program."""
+    """Return the command line of a node."""
     return [sys.executable, "-m", "fleet.nodes", role, *flags]

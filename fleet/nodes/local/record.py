@@ -1,6 +1,6 @@
-"""The record of a running local fleet: a file that other commands find it by.
+"""The record of a running local fleet: the file by which other commands find the fleet.
 
-HOME/fleet/CLUSTER/fleet.json, readable by its owner alone: it holds the token of the forwarder's control API.
+HOME/fleet/CLUSTER/fleet.json, mode 0600, because it contains the token of the forwarder's control API.
 """
 
 from __future__ import annotations
@@ -15,102 +15,102 @@ from fleet.processes.pids import ProcessState
 
 
 class FleetError(Exception):
-    """Something about a local fleet that its operator can mend; the sentence says how. Exit code 2."""
+    """An error of a local fleet that the operator can fix; the message says how. Exit code 2."""
 
 
 class NoFleetError(FleetError):
-    """No fleet runs where it was looked for."""
+    """No fleet runs in this folder."""
 
 
 class UnknownNameError(FleetError):
-    """A name that no process of the fleet has."""
+    """No process of the fleet has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of a fleet."""
+    """A process of a local fleet."""
 
     name: str
     #: auth, proxy, agent, balancer, gateway, forwarder or backend.
     role: str
     pid: int
-    #: When it was started, in the kernel's ticks: with the pid it names one process for ever.
+    #: Start time in clock ticks since boot: together with the pid it identifies the process.
     born: int | None
     log: str
-    #: Where others reach it, host:port, through the forwarder if there is one; empty for what it has not.
+    #: Addresses, host:port, through the forwarder if there is one; empty if the process has no such port.
     grpc: str = ""
     diag: str = ""
-    #: A proxy's port for users.
+    #: CONNECT port of a proxy.
     connect: str = ""
-    #: A proxy's listener for tunnels of version 0.1; no forward stands before it.
+    #: Port of a proxy for tunnels of version 0.1, without a forward.
     tunnel_v01: str = ""
     #: Host UUID of an auth or a proxy.
     id: str = ""
 
     @property
     def is_instance(self) -> bool:
-        """Whether it is an auth or a proxy."""
+        """Return whether the process is an auth or a proxy."""
         return self.role in ("auth", "proxy")
 
     @property
     def state(self) -> ProcessState:
-        """How its process is now."""
+        """Return the current state of the process."""
         return pids.state(self.pid, self.born)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRecord:
-    """A running fleet. Addresses are host:port."""
+    """A running local fleet. Addresses are host:port."""
 
     cluster: str
-    #: The process that started all others, and ends them.
+    #: The process that started all others and stops them.
     pid: int
     born: int | None
     #: Seconds since the epoch.
     started_at: float
     agents: int
     backend: str
-    #: What agents dial: the balancers.
+    #: The balancers, which agents dial.
     auth_balancer: str
     proxy_balancer: str
-    #: The forwarder's control API; both empty in a fleet without faults.
+    #: Address and token of the forwarder's control API; empty for a fleet without forwarder.
     control: str
     token: str
     members: tuple[Member, ...]
-    #: Unary calls to auths may go here; empty in the record of a fleet that has none.
+    #: The gateway for unary calls to auths; empty in a record without a gateway.
     gateway: str = ""
-    #: The files with which a console polls a fleet with TLS, by the setting that takes each.
+    #: TLS files of a console for a fleet with TLS, by setting name.
     console: dict[str, str] = field(default_factory=dict)
 
     def member(self, name: str) -> Member:
-        """The process of that name. Raises UnknownNameError."""
+        """Return the process with this name. Raises UnknownNameError."""
         for member in self.members:
             if member.name == name:
                 return member
         names = ", ".join(member.name for member in self.members)
-        raise UnknownNameError(f"no {name!r} in fleet {self.cluster}; there are: {names}")
+        raise UnknownNameError(f"{name!r} was not found in fleet {self.cluster}; its processes: {names}")
 
     def addresses(self, role: str) -> list[str]:
-        """gRPC addresses of the members of a role."""
+        """Return the gRPC addresses of the processes of a role."""
         return [member.grpc for member in self.members if member.role == role]
 
 
 def folder(home: Path, cluster: str) -> Path:
-    """Where a fleet keeps its record, its logs and its backend's data."""
+    """Return the folder of a fleet's record, logs and backend data."""
     return home / "fleet" / cluster
 
 
 def save(home: Path, record: FleetRecord) -> Path:
-    """Write the record, whole or not at all."""
+    """Write the record atomically, and return its path."""
     path = folder(home, record.cluster) / "fleet.json"
     folders.write_private(path, json.dumps(asdict(record), indent=1))
     return path
 
 
 def load(home: Path, cluster: str) -> FleetRecord:
-    """Read the record of the fleet that runs. Raises NoFleetError when none does."""
+    """Return the record of the running fleet. Raises NoFleetError if no fleet runs."""
     path = folder(home, cluster) / "fleet.json"
-    message = f"no fleet {cluster!r} runs in {home}: start one with `refloat fleet up`"
+    message = f"fleet {cluster!r} is not running in {home}: start it with `refloat fleet up`"
     try:
         document: dict[str, Any] = json.loads(path.read_text())
         members = tuple(Member(**member) for member in document.pop("members"))
@@ -118,9 +118,9 @@ def load(home: Path, cluster: str) -> FleetRecord:
     except FileNotFoundError:
         raise NoFleetError(message) from None
     except PermissionError as error:
-        raise FleetError(f"{path} is another user's: {error.strerror}") from error
+        raise FleetError(f"{path} belongs to another user: {error.strerror}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FleetError(f"{path} cannot be read: {error}; remove it and start the fleet anew") from error
+        raise FleetError(f"cannot read {path}: {error}. Delete the file and start the fleet again") from error
     if pids.state(record.pid, record.born) is ProcessState.DEAD:
-        raise NoFleetError(f"{message} (the last one's process {record.pid} is gone)")
+        raise NoFleetError(f"{message} (its last process, pid {record.pid}, has ended)")
     return record

@@ -1,3 +1,1 @@
-"""The proxy."""
-
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A proxy's fleet.v1.AgentStatus: what an agent says of itself, asked through its tunnel for those who watch."""
+"""fleet.v1.AgentStatus of a proxy: reads an agent's status document through the agent's tunnel."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fleet.protocol.tunnel import agent_services
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.wire import agent_status_pb2
 
-#: A mesh of a thousand proxies fits; an agent that never ends is cut.
+#: Largest status document, in bytes: room for a mesh of 1,000 proxies. A longer one is cut off.
 _LONGEST = 1024 * 1024
-#: Answers that wait to be read, of one caller and of all: a console asks 16 agents of a proxy at once.
+#: Most unread responses of one caller, and of all: a poller asks for up to 16 agents of a proxy at once.
 _MOST_OF_ONE, _MOST = 64, 256
-#: For callers that do not say how long they wait, seconds.
+#: Timeout for callers without a deadline, seconds.
 _WITHIN = 5.0
-#: So much earlier than the caller's own patience ends, as a share of it: an answer after that reaches nobody, and gRPC
-#: writes a traceback about it.
+#: Share of the caller's deadline that is kept back: a later response would reach nobody, and gRPC would log a
+#: traceback.
 _EARLIER = 0.1
 
 
@@ -38,17 +38,19 @@ class AgentStatusServicer:
         request: agent_status_pb2.ReadAgentStatusRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> agent_status_pb2.ReadAgentStatusResponse:
-        """Ask the agent with that id."""
+        """Return the status document of an agent."""
         await self._response_limiter.admit(context)
         tunnel = self._tunnels.table.find_live(request.agent_id)
         if tunnel is None:
-            details = f"no live tunnel of agent {request.agent_id!r} is here"
+            details = f"agent {request.agent_id!r} has no live tunnel to this proxy"
             await context.abort(grpc.StatusCode.NOT_FOUND, details)
         try:
             async with asyncio.timeout(_timeout_of(context.time_remaining())):
                 document = await self._read(tunnel)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the agent did not answer on its tunnel in time")
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "the agent did not respond on its tunnel in time"
+            )
         except TunnelError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return agent_status_pb2.ReadAgentStatusResponse(document=document)
@@ -63,11 +65,14 @@ class AgentStatusServicer:
                     raise TunnelError(f"the agent's status is longer than {_LONGEST} bytes")
             await stream.close()
         finally:
-            # Nothing to an end that was orderly.
-            stream.abort("whoever asked for the status is gone")
+            # No effect on a stream that was closed properly.
+            stream.abort("the reader of the status has left")
         return bytes(document)
 
 
 def _timeout_of(remaining_seconds: float | None) -> float:
-    """For how long to ask, seconds; `left` is how long the caller still waits."""
+    """Return the timeout for reading a status, seconds.
+
+    `remaining_seconds` is what remains of the caller's deadline.
+    """
     return _WITHIN if remaining_seconds is None else min(remaining_seconds * (1 - _EARLIER), _WITHIN)

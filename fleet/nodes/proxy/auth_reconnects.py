@@ -1,7 +1,7 @@
-"""A proxy passes on the advice to connect to another auth: RFD 226, "Periodic Auth Reconnects".
+"""Advice to connect to another auth, passed on by a proxy: RFD 226, "Periodic Auth Reconnects".
 
-The way of the advice is the agent's tunnel, so it arrives also when the auth is frozen. What the agent did comes back
-on the same tunnel.
+The advice travels through the agent's tunnel, so it arrives even if the auth is frozen. The agent replies on the same
+tunnel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AuthReconnects:
         *,
         look_only: bool = False,
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Advise as `choose` says. The answer has the outcomes of those who were advised earlier."""
+        """Send the advice to the agents that `choose` returns. The response has the outcomes of earlier recipients."""
         earlier, now, answer = choose(
             self._table,
             agents,
@@ -59,10 +59,10 @@ class AuthReconnects:
         return answer
 
     def record_reply(self, tunnel: Tunnel, reply: fleet_pb2.AuthAdvisoryReply) -> None:
-        """Keep what came of the last advice on a tunnel."""
+        """Store an agent's reply to the last advice on its tunnel."""
         if reply.advisory_id != tunnel.auth_advisory_id:
             return
-        # The agent wrote the reason, and the console shows it.
+        # The agent wrote the reason, and the web app shows it.
         reason = "".join(letter for letter in cut(reply.reason, _LONGEST_REASON) if letter.isprintable())
         tunnel.auth_reply = fleet_pb2.AuthAdvisoryReply(outcome=reply.outcome, reason=reason)
         self._metrics.auth_advisory_replies.labels(outcome_of(reply)).inc()

@@ -1,6 +1,7 @@
-"""What a proxy does for agents that reach auths through it: each connection goes to one auth, a ready one if there is.
+"""Connections of agents to auths through a proxy: each goes to one auth, preferably a ready one.
 
-Bytes pass as they are: with TLS the agent's handshake is with the auth, and the proxy reads nothing of it.
+The proxy copies bytes unchanged. With TLS, the agent's handshake is with the auth, and the proxy cannot read the
+content.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from fleet.protocol.instance_labels import DIAG_LABEL
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target, TunnelError
 from fleet.transport.backend import BackendUnavailableError
-from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, dial
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.stream import TunnelStream
 
-#: What is known of auths is good for this, seconds: a thousand agents that come at once are one question.
+#: Seconds for which the list of auths is cached: 1,000 agents that connect at once need only one lookup.
 _REFRESH_INTERVAL = 0.5
-#: An auth that does not answer `/readyz` within this is not ready, seconds.
+#: Timeout of `/readyz`, seconds. An auth that does not respond in time is not ready.
 _READY_WITHIN = 0.5
 _DIAL_WITHIN = 2.0
 _POLICY = SessionPolicy()
@@ -38,7 +39,7 @@ class _Auth:
 
 
 class AuthSessionHandler:
-    """Takes sessions to `_auth` and `_proxy`."""
+    """Accepts sessions to the targets `_auth` and `_proxy`."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -53,10 +54,10 @@ class AuthSessionHandler:
         )
 
     async def accept_session(self, target: Target) -> AcceptedSession:
-        """Take a session. Raises TunnelError when no auth can be reached."""
+        """Accept a session. Raises TunnelError if no auth can be reached."""
         if target == auth_path.PROXY:
             return FunctionSession(self._send_proxy_id)
-        reason = "none is known"
+        reason = "no auth is known"
         for auth in await self._shuffle_auths():
             try:
                 session = await dial(*auth.address, _POLICY, within=_DIAL_WITHIN)
@@ -66,14 +67,14 @@ class AuthSessionHandler:
             self._connections.labels("connected").inc()
             return session
         self._connections.labels("refused").inc()
-        raise TunnelError(f"no auth can be reached: {reason}")
+        raise TunnelError(f"cannot reach an auth: {reason}")
 
     async def _send_proxy_id(self, stream: TunnelStream) -> None:
         await stream.write(self._instance.flags.id.encode())
         await stream.close()
 
     async def _shuffle_auths(self) -> list[_Auth]:
-        """Ready ones first, each at random; a doubt must not turn into an outage, so the others are tried too."""
+        """Return the auths in random order, ready ones first. Others are tried too, because a probe may be wrong."""
         if time.monotonic() - self._refreshed_at >= _REFRESH_INTERVAL:
             if self._refresh_task is None or self._refresh_task.done():
                 self._refresh_task = asyncio.create_task(self._refresh(), name="look for auths")
@@ -87,7 +88,7 @@ class AuthSessionHandler:
         except BackendUnavailableError:
             endpoints = [
                 (auth.address, "") for auth in self._auths
-            ]  # those we knew: their connections need no backend
+            ]  # the cached ones: connections to them do not need the backend
         else:
             endpoints = [
                 (address, server.metadata.labels.get(DIAG_LABEL, ""))
@@ -97,7 +98,9 @@ class AuthSessionHandler:
         timeout = aiohttp.ClientTimeout(total=_READY_WITHIN)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             ready = await asyncio.gather(*(_is_ready(session, diag) for _, diag in endpoints))
-        self._auths = [_Auth(address, is_ready) for (address, _), is_ready in zip(endpoints, ready, strict=True)]
+        self._auths = [
+            _Auth(address, is_ready) for (address, _), is_ready in zip(endpoints, ready, strict=True)
+        ]
         self._refreshed_at = time.monotonic()
 
 
@@ -107,5 +110,5 @@ async def _is_ready(session: aiohttp.ClientSession, diag: str) -> bool:
     try:
         async with session.get(f"http://{diag}/readyz") as response:
             return response.status == 200
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the last: what is no address
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # ValueError: an invalid address
         return False

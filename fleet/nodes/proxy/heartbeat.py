@@ -1,7 +1,7 @@
-"""A proxy's heartbeats through auths: UpsertProxy and DeleteProxy of the HTTP part of the auth API.
+"""Heartbeats of a proxy through auths: UpsertProxy and DeleteProxy of the HTTP part of the auth API.
 
-RFD 226, "Auth HTTP Clients". One connection is kept alive; it moves to another auth when the auth answers
-`Connection: close`, and after a failure. Which auth is next, and when, decides `auth_choice`.
+RFD 226, "Auth HTTP Clients". One connection is kept open. It moves to another auth when the auth responds with
+`Connection: close`, and after a failure. `auth_choice` decides which auth is next, and when.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
 
-#: Shorter than an auth keeps an idle connection (120 s), so that a heartbeat does not meet its end. Seconds.
+#: Seconds for which an idle connection is kept. Auths keep theirs for 120 s, so heartbeats do not meet a closed one.
 _IDLE_TIMEOUT = 100.0
-#: How long a proxy that starts waits for the first auth, seconds.
+#: Seconds that a starting proxy waits for the first auth.
 _PATIENCE = 30.0
-#: How long deregistration may take in all, seconds.
+#: Timeout of deregistration, seconds.
 _DELETE_WITHIN = 2.0
-#: Bytes of an answer that are read: an auth answers with a sentence at most.
+#: Most bytes read of a response: an auth sends a short message at most.
 _MAX_RESPONSE_BYTES = 65536
-#: Characters of a sentence of an auth that are repeated.
+#: Most characters of an auth's error message that are repeated.
 _LONGEST_SENTENCE = 300
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFlags:
-    """How a proxy heartbeats."""
+    """How a proxy sends its heartbeats."""
 
-    #: False: it writes its resource to the backend itself.
+    #: False: the proxy writes its resource to the backend itself.
     through_auth: bool = True
-    #: HTTP ports of auths; none: those that the auths in the backend advertise.
+    #: HTTP addresses of auths; empty: those that auths advertise in the backend.
     auths: tuple[tuple[str, int], ...] = ()
 
 
 class _RequestError(Exception):
-    """An auth did not do what was asked of it; the sentence says why."""
+    """An auth did not do what was requested. The message says why."""
 
 
 class AuthPresence:
-    """The resource of a proxy, written by an auth. It is an `instance.Presence`."""
+    """Registration of a proxy through an auth: an `instance.Presence`."""
 
     patience = _PATIENCE
 
     def __init__(self, instance: Instance, auths: Sequence[tuple[str, int]] = ()) -> None:
-        """Make it. Raises StartError when the files of TLS cannot be used."""
+        """Raises NodeStartError if the TLS files cannot be used."""
         self._instance = instance
         self._fixed_addresses = tuple(addresses.join(*address) for address in auths)
         self._choice = AuthChoice()
-        #: Address of the auth that took the last heartbeat.
+        #: Address of the auth that accepted the last heartbeat.
         self._last_address: str | None = None
         self._ttl = instance.flags.announce_ttl
         self._session: aiohttp.ClientSession | None = None
@@ -75,18 +75,18 @@ class AuthPresence:
             raise lifecycle.NodeStartError(str(error)) from None
         self._requests = Counter(
             "refloat_proxy_heartbeats",
-            "Requests by which this proxy heartbeats through auths",
+            "Heartbeat requests of this proxy to auths, by outcome",
             ["outcome"],
             registry=instance.registry,
         )
 
     @property
     def auth(self) -> str | None:
-        """Address of the auth that has the connection; None while none has."""
+        """Address of the auth with the connection; None without a connection."""
         return self._choice.current
 
     async def put(self, server: types_pb2.ServerV2) -> None:
-        """Have an auth write the resource. Raises BackendUnavailable."""
+        """Have an auth write the resource. Raises BackendUnavailableError."""
         body = {
             "server": json_format.MessageToDict(server, preserving_proto_field_name=True),
             "ttl": durations.to_nanoseconds(self._ttl),
@@ -94,24 +94,23 @@ class AuthPresence:
         await self._send("POST", "/v2/proxies", json.dumps(body, separators=(",", ":")).encode())
 
     async def delete(self) -> None:
-        """Have an auth delete the resource. Raises BackendUnavailable."""
+        """Have an auth delete the resource. Raises BackendUnavailableError."""
         path = f"/v2/proxies/{quote(self._instance.flags.id, safe='')}"
         try:
             async with asyncio.timeout(_DELETE_WITHIN):
                 await self._send("DELETE", path, None)
         except TimeoutError:
-            raise AuthsUnavailable("no auth deleted the resource in time") from None
+            raise AuthsUnavailable("no auth deregistered this proxy in time") from None
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def _send(self, method: str, path: str, body: bytes | None) -> None:
-        """Ask one auth after the other until one does it. Raises BackendUnavailable."""
-        # Not only for the addresses: a proxy that cannot read the backend has no list of proxies for its agents, so a
-        # heartbeat that goes on would keep them on it.
+        """Send a request to one auth after the other until one accepts it. Raises BackendUnavailableError."""
+        # Reading the backend is also a check: a proxy that cannot read it has no list of proxies for its agents, so a
+        # heartbeat that succeeded would keep the agents on this proxy.
         self._choice.update(await self._list_auths())
         reason = "no auth in the backend advertises an HTTP port"
         for address in self._choice.attempts(time.monotonic(), random.random, most_requests(self._ttl)):
@@ -129,7 +128,7 @@ class AuthPresence:
                 log.info("heartbeat.moved: from auth %s to auth %s", self._last_address, address)
             self._last_address = address
             return
-        raise AuthsUnavailable(f"no auth takes the heartbeat: {reason}")
+        raise AuthsUnavailable(f"no auth accepted the heartbeat: {reason}")
 
     async def _list_auths(self) -> Sequence[str]:
         servers = await self._instance.backend.instances("auth")
@@ -143,7 +142,7 @@ class AuthPresence:
         ]
 
     async def _request(self, address: str, method: str, path: str, body: bytes | None) -> bool:
-        """Return whether the auth ended the connection. Raises _RequestError."""
+        """Send a request; return whether the auth closed the connection. Raises _RequestError."""
         limit = time_limit(self._ttl)
         try:
             async with asyncio.timeout(limit):
@@ -152,10 +151,10 @@ class AuthPresence:
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                     if isinstance(error, aiohttp.ClientConnectorError):
                         raise
-                    # A connection that was kept ended meanwhile. The same request again does no harm.
+                    # The kept connection was closed meanwhile. Repeating the request is harmless.
                     return await self._exchange(address, method, path, body)
         except TimeoutError:
-            raise _RequestError(f"no answer within {durations.format_seconds(limit)}") from None
+            raise _RequestError(f"no response within {durations.format_seconds(limit)}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _RequestError(str(error) or type(error).__name__) from None
 
@@ -169,20 +168,20 @@ class AuthPresence:
             data=body,
             headers=headers,
             ssl=self._context if self._context is not None else True,
-            # A proxy or a gateway must not answer in the place of an auth.
+            # A proxy or a gateway must not be taken for an auth.
             server_hostname=(tls.auth_name or AUTH_NAME) if self._context is not None else None,
             allow_redirects=False,
         ) as response:
             text = await _read(response)
             if response.status == 200 or (method == "DELETE" and response.status == 404):
                 return "close" in response.headers.get("Connection", "").lower()
-            # Behind a load balancer the next connection may lead to another auth.
+            # Behind a load balancer, the next connection may lead to another auth.
             response.close()
-            raise _RequestError(f"{response.status} {_error_message_of(text)}")
+            raise _RequestError(f"HTTP {response.status}: {_error_message_of(text)}")
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # Timers are ours: a request that is repeated has one limit for both.
+            # This class has its own timeouts: a repeated request shares one limit with the first.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_TIMEOUT),
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -192,18 +191,18 @@ class AuthPresence:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Read an answer to its end, so that its connection can be used again. Raises _RequestError when it is too long."""
+    """Read a response to its end, so that the connection can be reused. Raises _RequestError if it is too long."""
     text = b""
     async for part in response.content.iter_any():
         text += part
         if len(text) > _MAX_RESPONSE_BYTES:
             response.close()
-            raise _RequestError(f"an answer of more than {_MAX_RESPONSE_BYTES // 1024} KiB")
+            raise _RequestError(f"the response is larger than {_MAX_RESPONSE_BYTES // 1024} KiB")
     return text
 
 
 def _error_message_of(body: bytes) -> str:
-    """Return the sentence in an answer of the auth API, or the beginning of what was answered instead."""
+    """Return the error message of an auth's response, or else the beginning of its body."""
     try:
         message = json.loads(body)["error"]["message"]
     except (ValueError, RecursionError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What a proxy counts of its tunnels, beyond what Teleport has."""
+"""Metrics of a proxy's tunnels, in addition to Teleport's."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ class ProxyMetrics:
             "refloat_discovery_bytes", "Bytes of discovery messages sent to agents", registry=registry
         )
         self.closed_tunnels = Counter(
-            "refloat_tunnels_closed", "Tunnels that ended, by reason", ["reason"], registry=registry
+            "refloat_tunnels_closed", "Closed tunnels, by reason", ["reason"], registry=registry
         )
         self.advisories = Counter(
             "refloat_advisories",
-            "Reconnect advisories sent to agents, by cause",
+            "Advice to reconnect sent to agents, by cause",
             ["cause"],
             registry=registry,
         )
         self.advisory_replies = Counter(
-            "refloat_advisory_replies", "What agents answered to advisories", ["answer"], registry=registry
+            "refloat_advisory_replies",
+            "Replies of agents to the advice to reconnect",
+            ["answer"],
+            registry=registry,
         )
         self.auth_advisories = Counter(
             "refloat_auth_advisories",
-            "Advisories to connect to another auth sent to agents",
+            "Advice to connect to another auth sent to agents",
             registry=registry,
         )
         self.auth_advisory_replies = Counter(
             "refloat_auth_advisory_replies",
-            "What came of advisories to connect to another auth, as agents answered",
+            "Replies of agents to the advice to connect to another auth, by outcome",
             ["outcome"],
             registry=registry,
         )

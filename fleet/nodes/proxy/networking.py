@@ -1,4 +1,4 @@
-"""The networking config as a proxy has it: read from the backend, followed, and hinted at to agents."""
+"""The networking config of a proxy: read from the backend, applied, and announced to agents."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from fleet.wire import fleet_pb2
 
 log = logging.getLogger(__name__)
 
-#: Agents hinted at a new config ask their auths within this, seconds, and so much more for each tunnel here: an auth
-#: takes about a thousand heartbeats a second.
+#: Agents fetch an announced config from their auths within this, seconds, plus so much for each tunnel of this proxy:
+#: an auth handles about 1,000 heartbeats a second.
 _SPREAD = 1.0
 _SPREAD_PER_TUNNEL = 0.001
 
 
 class ProxyNetworking:
-    """Looks for another revision now and then. What it cannot use it refuses, and goes on with what it has."""
+    """Applies new revisions of the networking config. An unusable one is refused; the current settings stay."""
 
     def __init__(self, instance: Instance, overrides: Overrides, table: TunnelTable) -> None:
         self._backend = instance.backend
         self._refusals = instance.refusals
         self._overrides = overrides
         self._table = table
-        #: The last one seen.
+        #: Last revision seen.
         self.revision = ""
 
     async def refresh(self) -> None:
-        """Follow what is stored, if it is new. Raises BackendUnavailable."""
+        """Apply the stored config if its revision is new. Raises BackendUnavailableError."""
         revision = await self._backend.networking_revision()
         if revision == self.revision:
             return
         try:
             message = await self._backend.networking_config()
         except UnreadableResourceError as error:
-            # Auths cannot read it either, so there is nothing at which agents could be hinted.
+            # Auths cannot read it either, so announcing it to agents is pointless.
             self.revision = revision
             self._refuse(str(error))
             return
@@ -52,7 +52,7 @@ class ProxyNetworking:
             config = rules.with_defaults(networking_config.read(message).config)
             rules.check(config)
         except NetworkingConfigError as error:
-            self._refuse(str(error))  # agents judge it themselves
+            self._refuse(str(error))  # agents check the config themselves
         else:
             log.info("networking-config.changed: revision %s", self.revision)
             self._table.keep_alive = tunnel_settings.settings(self._overrides, config).keep_alive

@@ -1,5 +1,7 @@
-"""A proxy's advice to agents to reconnect elsewhere: now and then (RFD 226, "Periodic Tunnel Reconnects"), because
-somebody asked for it, or because the proxy goes away. One path for all three: a frame on the tunnel's Control stream.
+"""A proxy's advice to agents to reconnect to another proxy.
+
+It is sent periodically (RFD 226, "Periodic Tunnel Reconnects"), on request, and when the proxy shuts down: in all cases
+a frame on the tunnel's Control stream.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ def choose(
     *,
     look_only: bool,
 ) -> tuple[list[Tunnel], list[Tunnel], fleet_pb2.AdviseReconnectResponse]:
-    """Return the tunnels of these agents, or of all, that have the advice, those to send it to now, and their counts.
+    """Return the tunnels that already have the advice, those to send it to now, and the counts of the response.
 
-    At most `limit` now, unless that is 0; nobody with `look_only`.
+    Only tunnels of `agents` count, or all if that is empty. At most `limit` are sent now (0: no limit), none with
+    `look_only`.
     """
     matching_tunnels = [tunnel for tunnel in table.offered_tunnels if not agents or tunnel.agent_id in agents]
     earlier = [tunnel for tunnel in matching_tunnels if is_advised(tunnel)]
@@ -46,47 +49,57 @@ def choose(
 
 
 class Reconnects:
-    """Advises the agents of one proxy. `now` is of a monotonic clock."""
+    """Advises the agents of one proxy. `now` is a time of the monotonic clock."""
 
     def __init__(self, table: TunnelTable, interval: float, metrics: ProxyMetrics) -> None:
-        """`interval` of the periodic advice in seconds; 0 is never."""
+        """`interval`: seconds between the periodic advice; 0: never."""
         self._table = table
         self._schedule: ReconnectSchedule[Tunnel] = ReconnectSchedule(interval)
         self._metrics = metrics
 
     def add_tunnel(self, tunnel: Tunnel, now: float) -> None:
-        """A tunnel counts."""
+        """Schedule the periodic advice of a new tunnel."""
         self._schedule.add_tunnel(tunnel, now, random.random())
 
     def remove_tunnel(self, tunnel: Tunnel) -> None:
-        """A tunnel is gone, or on its way."""
+        """Stop advising a tunnel that has closed or is closing."""
         self._schedule.remove_tunnel(tunnel)
 
     def sweep(self, now: float) -> None:
-        """Advise whose time has come."""
+        """Send the periodic advice that is due."""
         due = self._schedule.due(now, random.random)
         if due:
             interval = durations.format_seconds(self._schedule.interval)
-            self._advise(due, secrets.token_hex(8), f"every {interval} or so agents spread anew", "periodic")
+            self._advise(due, secrets.token_hex(8), f"periodic reconnect, about every {interval}", "periodic")
 
     def advise_agents(
         self, advisory_id: str, reason: str, agents: Collection[str], limit: int, *, look_only: bool = False
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Advise as `choose` says; whoever has this advice is left alone."""
+        """Send the advice to the agents that `choose` returns; nobody receives it twice."""
         earlier, advised_tunnels, answer = choose(
-            self._table, agents, limit, lambda matching_tunnel: matching_tunnel.advisory_id == advisory_id, look_only=look_only
+            self._table,
+            agents,
+            limit,
+            lambda matching_tunnel: matching_tunnel.advisory_id == advisory_id,
+            look_only=look_only,
         )
         self._advise(advised_tunnels, advisory_id, reason, "asked")
-        answer.staying_ids.extend(matching_tunnel.agent_id for matching_tunnel in earlier if matching_tunnel.is_advice_accepted is False)
+        answer.staying_ids.extend(
+            matching_tunnel.agent_id
+            for matching_tunnel in earlier
+            if matching_tunnel.is_advice_accepted is False
+        )
         answer.staying = len(answer.staying_ids)
         return answer
 
     def shut_down(self) -> None:
-        """The proxy goes away: advise everybody, and tell that there is no coming back."""
-        self._advise(self._table.offered_tunnels, secrets.token_hex(8), "the proxy is shutting down", "shutdown")
+        """Advise all agents to leave, and tell them that this proxy does not come back."""
+        self._advise(
+            self._table.offered_tunnels, secrets.token_hex(8), "the proxy is shutting down", "shutdown"
+        )
 
     def record_reply(self, tunnel: Tunnel, reply: fleet_pb2.AdvisoryReply) -> None:
-        """An agent answered."""
+        """Record an agent's reply."""
         if reply.advisory_id != tunnel.advisory_id:
             return
         tunnel.is_advice_accepted = reply.accepted

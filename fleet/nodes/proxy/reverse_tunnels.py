@@ -1,8 +1,10 @@
-"""What a proxy serves agents: Control and Register, two streams of one connection that make one tunnel.
+"""The services of a proxy for agents: Control and Register, two streams of one connection that form one tunnel.
 
-1. The agent says hello on Control, and is told which proxy this is. A certificate must prove who it says it is.
-2. It registers `_status.AGENT-ID` on the same connection, as the tunnel of TCP over gRPC has it: the tunnel counts.
-3. Whichever stream ends, the other does; with both, the sessions.
+1. The agent sends a hello on Control, and receives the proxy's. A certificate, if required, must prove the agent's id
+   and name.
+2. The agent registers `_status.AGENT-ID` on the same connection, as a target of TCP over gRPC. From then on the tunnel
+   counts.
+3. If one stream ends, so does the other; with both, the sessions end.
 """
 
 from __future__ import annotations
@@ -40,22 +42,22 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: An agent that connects must say who it is within this, seconds.
+#: Seconds within which a connecting agent must send its hello.
 _HELLO_WITHIN = 10.0
-#: Tunnels in one answer of the feed, at most.
+#: Most tunnels in one response of the feed.
 _MOST_TUNNELS = 5_000
-#: Of an agent: its services and its status; sessions that wait for its service to answer, seconds each; and its own
-#: sessions to an auth, one a connection.
+#: Limits per agent: sessions that wait for a service to respond, and seconds for each; targets (its services and its
+#: status); its own sessions to auths, one per connection.
 _LIMITS = Limits(max_pending=256, set_up_within=15.0, max_targets=256, max_sessions=16)
 
 
 def key_of(peer: Hashable, wire: WireVersion) -> Hashable:
-    """Return the key of a client's connection: on two listeners one host and port may have one connection each."""
+    """Return the key of a client's connection: one host and port may have a connection on each of two listeners."""
     return peer if wire is WireVersion.V0_2 else f"{peer}/{wire.value}"
 
 
 class ReverseTunnels:
-    """All tunnels of a proxy, and the services that make them."""
+    """All tunnels of a proxy, and the services that create them."""
 
     def __init__(
         self,
@@ -68,12 +70,12 @@ class ReverseTunnels:
         reconnect_interval: float = 0.0,
         auth_handler: Handler | None = None,
     ) -> None:
-        """Begin with none. `reconnect_interval` is that of periodic advice to reconnect, seconds; 0 is never."""
+        """Start without tunnels. `reconnect_interval`: seconds between the periodic advice to reconnect; 0: never."""
         self.table = TunnelTable(publisher, keep_alive, metrics, self._on_tunnel_closed)
         self.reconnects = Reconnects(self.table, reconnect_interval, metrics)
         self.auth_reconnects = AuthReconnects(self.table, metrics)
         self.refusals = refusals
-        #: Nobody new is taken in: the proxy ends, or an operator drains it.
+        #: No new agents are admitted, because the proxy is shutting down or an operator drained it.
         self.is_shutting_down = False
         self.is_drained = False
         self._proxy_id = proxy_id
@@ -81,30 +83,32 @@ class ReverseTunnels:
         self._servers = {wire: self._make_server(wire, auth_handler) for wire in WireVersion}
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve on a server, which is not started yet."""
+        """Register the services on a gRPC server that has not started yet."""
         self.add_tunnels_to(server, WireVersion.V0_2)
         fleet_pb2_grpc.add_TunnelFeedServicer_to_server(
             TunnelFeedServicer(self._proxy_id, self.table), server
         )
 
     def add_tunnels_to(self, server: grpc.aio.Server, wire: WireVersion) -> None:
-        """Serve tunnels of one version on a server, which is not started yet."""
+        """Register the tunnel services of one protocol version on a gRPC server that has not started yet."""
         serve_tunnels(server, self._servers[wire])
         fleet_pb2_grpc.add_TunnelControlServicer_to_server(
             TunnelControlServicer(self._proxy_id, self, wire), server
         )
 
     async def open_session(self, tunnel: Tunnel, service: str) -> TunnelStream:
-        """Ask an agent for a session to one of its services. Raises TunnelError with its sentence, or ours."""
+        """Open a session to a service of an agent. Raises TunnelError."""
         if tunnel.register is None:
-            raise TunnelError("the agent's tunnel is not up")
+            raise TunnelError("the agent's tunnel is down")
         target = agent_services.target_of(service, tunnel.agent_id)
         return await self._servers[tunnel.wire].open_session(target, to=tunnel.register)
 
-    def refusal_of(self, hello: fleet_pb2.AgentHello, context: Context, wire: WireVersion = WireVersion.V0_2) -> str:
-        """Why an agent may not come in; empty when it may."""
+    def refusal_of(
+        self, hello: fleet_pb2.AgentHello, context: Context, wire: WireVersion = WireVersion.V0_2
+    ) -> str:
+        """Return why an agent is not admitted; empty if it is."""
         if self.table.find_by_connection(key_of(context.peer(), wire)) is not None:
-            return "this connection has a tunnel already: one a connection"
+            return "this connection already has a tunnel; use a new connection for another tunnel"
         caller = peers.caller_of(context)
         return agent_admission.identity_refusal_of(caller, hello.agent_id, hello.name, self._cluster)
 
@@ -125,15 +129,17 @@ class ReverseTunnels:
         tunnel = self.table.find_by_connection(key_of(client.key, wire))
         if is_connected:
             if tunnel is None and not client.peer.name:
-                return  # it claims nothing, and only asks for the way to an auth
+                return  # it registers nothing, and only opens sessions to auths
             if tunnel is None or not _is_agent_of(tunnel, client) or tunnel.register is not None:
-                reason = "say hello on the Control stream of this connection first, as the agent that registers"
+                reason = (
+                    "send a hello on the Control stream of this connection first, as the agent that registers"
+                )
                 self._servers[wire].end_client(client, reason)
                 return
             tunnel.register = client
         elif tunnel is not None and tunnel.register is client:
             tunnel.register = None
-            tunnel.end("its Register stream ended", time.monotonic())
+            tunnel.end("the Register stream ended", time.monotonic())
 
     def _on_target(self, target: Target, is_registered: bool) -> None:
         service, agent_id = agent_services.split(target)
@@ -143,17 +149,19 @@ class ReverseTunnels:
         if is_registered and owner is not None:
             self._join(self.table.find_by_connection(owner.key))
         elif owner is None and (tunnel := self.table.find_current(agent_id)) is not None:
-            tunnel.end("it let go of its status target", time.monotonic())
+            tunnel.end("the agent removed its status target", time.monotonic())
 
     def _on_capabilities(self, client: ClientConnection) -> None:
-        """Version 0.1 registers no targets: a tunnel counts once the agent has said that it has a handler."""
+        """Handle a client of version 0.1, which registers no targets: its tunnel counts once it has a handler."""
         tunnel = self.table.find_by_connection(key_of(client.key, WireVersion.V0_1))
         if tunnel is None or tunnel.register is not client:
             return
         if client.has_handler:
             self._join(tunnel)
         else:
-            self._servers[WireVersion.V0_1].end_client(client, "an agent needs a handler: it serves sessions")
+            self._servers[WireVersion.V0_1].end_client(
+                client, "an agent must have a handler, because it serves sessions"
+            )
 
     def _join(self, tunnel: Tunnel | None) -> None:
         if tunnel is not None:
@@ -165,13 +173,13 @@ class ReverseTunnels:
         self.reconnects.remove_tunnel(tunnel)
         if tunnel.register is not None:
             register, tunnel.register = tunnel.register, None
-            self._servers[tunnel.wire].end_client(register, tunnel.end_reason or "its Control stream ended")
+            self._servers[tunnel.wire].end_client(register, tunnel.end_reason or "the Control stream ended")
 
 
 def _is_agent_of(tunnel: Tunnel, client: ClientConnection) -> bool:
-    """Return whether a Register stream is of the agent that said hello on its connection.
+    """Return whether a Register stream belongs to the agent that sent the hello on its connection.
 
-    A client of version 0.1 that is none of ours has no name: the connection is enough.
+    Other clients of version 0.1 have no name: then the same connection is enough.
     """
     return client.peer.name == tunnel.agent_id or (tunnel.wire is WireVersion.V0_1 and not client.peer.name)
 
@@ -188,16 +196,18 @@ class TunnelControlServicer:
     async def Control(  # noqa: N802
         self, requests: AsyncIterator[fleet_pb2.AgentFrame], context: Context
     ) -> AsyncIterator[fleet_pb2.ProxyFrame]:
-        """Serve one tunnel: hello for hello, then pings, discovery and advisories until either end closes."""
+        """Serve one tunnel: exchange hellos, then pings, discovery and advice until either end closes."""
         if self._tunnels.is_shutting_down:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is shutting down")
         if self._tunnels.is_drained:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "this proxy is drained: it takes nobody new")
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "this proxy is drained and accepts no new agents"
+            )
         hello = await self._expect_hello(requests, context)
         refusal = self._tunnels.refusal_of(hello, context, self._wire)
         if refusal:
             host = host_of(context.peer())
-            self._tunnels.refusals.refuse("tunnel", host, f"of {hello.name[:40]!r} at {host}", refusal)
+            self._tunnels.refusals.refuse("tunnel", host, f"agent {hello.name[:40]!r} at {host}", refusal)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
         key = key_of(context.peer(), self._wire)
         tunnel = self._table.open(hello, key, time.monotonic(), self._wire)
@@ -220,7 +230,7 @@ class TunnelControlServicer:
             async with asyncio.timeout(_HELLO_WITHIN):
                 first = await anext(requests, None)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello came")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello arrived in time")
         hello = fleet_pb2.AgentHello() if first is None else first.hello
         if refusal := agent_admission.hello_refusal_of(hello):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal)
@@ -234,9 +244,11 @@ class TunnelControlServicer:
                 await tunnel.wait_for_room()
         except grpc.aio.AioRpcError as error:
             log.debug("tunnel of %s broke: %s", tunnel.agent_name, error)
-        except Exception:  # of this tunnel alone
-            log.exception("tunnel.failed: %s: a fault of this proxy ends its tunnel", tunnel.agent_name)
-        # Not an error and not a reason: the agent closed it.
+        except Exception:  # ends only this tunnel
+            log.exception(
+                "tunnel.failed: %s: an internal error of this proxy ends the tunnel", tunnel.agent_name
+            )
+        # Empty, because the agent closed the tunnel: that is no error.
         tunnel.end("", time.monotonic())
 
     def _handle_frame(self, tunnel: Tunnel, frame: fleet_pb2.AgentFrame) -> None:
@@ -251,15 +263,18 @@ class TunnelControlServicer:
             self._table.retire(tunnel)
             self._tunnels.reconnects.remove_tunnel(tunnel)
         else:
-            # A second hello, or nothing that we know: it means nothing, and ends nothing.
+            # A second hello or an unknown frame: ignored, and the tunnel stays open.
             host = host_of(str(tunnel.key))
             self._tunnels.refusals.refuse(
-                "frame", host, f"of {tunnel.agent_name[:40]!r} at {host}", "it is empty or a second hello"
+                "frame",
+                host,
+                f"agent {tunnel.agent_name[:40]!r} at {host}",
+                "the frame is empty or a second hello",
             )
 
 
 class TunnelFeedServicer:
-    """fleet.v1.TunnelFeed."""
+    """fleet.v1.TunnelFeed: the live tunnels of the proxy."""
 
     def __init__(self, proxy_id: str, table: TunnelTable) -> None:
         self._proxy_id = proxy_id
@@ -269,7 +284,7 @@ class TunnelFeedServicer:
     async def ListTunnels(  # noqa: N802
         self, request: fleet_pb2.ListTunnelsRequest, context: Context
     ) -> fleet_pb2.ListTunnelsResponse:
-        """Answer what opened and closed since a revision."""
+        """Return the tunnels that opened and closed since a revision."""
         await self._response_limiter.admit(context)
         limit = min(request.limit or _MOST_TUNNELS, _MOST_TUNNELS)
         page = self._table.since(request.epoch, request.since_revision, limit)

@@ -1,4 +1,4 @@
-"""`python -m fleet.nodes proxy`: a proxy. Holds agents' reverse tunnels, tells agents of proxies, lists its tunnels."""
+"""`python -m fleet.nodes proxy`: holds agents' reverse tunnels, tells agents about proxies, and lists its tunnels."""
 
 from __future__ import annotations
 
@@ -60,26 +60,26 @@ _LONGEST_TTL = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class ProxyFlags:
-    """How one proxy is configured."""
+    """Configuration of one proxy."""
 
     instance: InstanceFlags
-    #: What is not for the networking config to say.
+    #: Settings that take precedence over the networking config.
     overrides: Overrides = field(default_factory=Overrides)
-    #: The discovery of RFD 226 (what heartbeated), or full lists on a ticker.
+    #: True: compact discovery of RFD 226 (only proxies with new heartbeats). False: full lists at intervals.
     compact_discovery: bool = True
-    #: How long agents may take to leave when the proxy ends, seconds.
+    #: Seconds that agents may take to leave when the proxy stops.
     drain: float = 2.0
-    #: Its port for users; None for none.
+    #: Configuration of the CONNECT port; None: no such port.
     connect: ConnectFlags | None = None
-    #: Between pieces of advice to reconnect, for each agent, seconds; 0 is never.
+    #: Seconds between the periodic advice to reconnect, per agent; 0: never.
     reconnect_interval: float = 0.0
     heartbeat: HeartbeatFlags = field(default_factory=HeartbeatFlags)
-    #: Where tunnels of version 0.1 are accepted; None for nowhere.
+    #: Listen address for tunnels of version 0.1; None: not accepted.
     tunnel_v01_listen: tuple[str, int] | None = None
 
 
 class Proxy:
-    """A proxy."""
+    """A proxy: its gRPC services, its CONNECT port and its heartbeats."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Proxy:
         own: Policies | None = None,
         restart: Callable[[float | None], None] | None = None,
     ) -> None:
-        """Make it. Raises StartError."""
+        """Raises NodeStartError if the configuration cannot be used."""
         self.flags = flags
         self.instance = Instance("proxy", flags.instance)
         if flags.heartbeat.through_auth:
@@ -134,7 +134,7 @@ class Proxy:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start it. Raises StartError."""
+        """Listen and register. Raises NodeStartError."""
         try:
             if self.connect is not None:
                 await self.connect.start()
@@ -152,8 +152,8 @@ class Proxy:
         detection = discovery.detection(ttl, compact=self.flags.compact_discovery)
         if detection > discovery.RFD_DETECTION:
             log.warning(
-                "discovery.slow: with an announce TTL of %s agents drop a dead proxy after up to %s, later than the %s "
-                "that RFD 226 sets out to shorten: lower %s",
+                "discovery.slow: with an announce TTL of %s, agents drop a dead proxy only after up to %s, which is "
+                "longer than the %s that RFD 226 wants to shorten: lower %s",
                 durations.format_seconds(ttl),
                 durations.format_seconds(round(detection)),
                 durations.format_seconds(discovery.RFD_DETECTION),
@@ -165,7 +165,7 @@ class Proxy:
         ]
 
     def ready_fields(self) -> dict[str, object]:
-        """What the ready line says."""
+        """Return the content of the ready line."""
         fields = self.instance.ready_fields()
         if self.connect is not None:
             fields["connect"] = self.connect.address
@@ -174,7 +174,7 @@ class Proxy:
         return fields
 
     def listen_flags(self) -> list[str]:
-        """Flags with which another run listens where this one does."""
+        """Return the flags with which the next run listens on the same addresses."""
         flags = self.instance.listen_flags()
         if self.connect is not None:
             flags += ["--connect-listen", self.connect.address]
@@ -183,9 +183,9 @@ class Proxy:
         return flags
 
     async def stop(self, drain: float | None = None) -> None:
-        """End it gracefully: nobody new comes, agents are advised to go and given time, then all is closed.
+        """Stop gracefully: deregister, advise agents to leave, wait for them, then close everything.
 
-        `drain` in seconds; None: as its flags say.
+        `drain` in seconds; None: the configured drain time.
         """
         self.tunnels.is_shutting_down = True
         if self.connect is not None:
@@ -196,7 +196,7 @@ class Proxy:
             async with asyncio.timeout(self.flags.drain if drain is None else drain):
                 await self.table.wait_until_empty()
                 if self.connect is not None:
-                    # Users of agents that are elsewhere are on no tunnel of ours.
+                    # Users whose agents are connected to other proxies use no tunnel of this one.
                     await self.connect.wait_until_empty()
         if self.connect is not None:
             await self.connect.stop()
@@ -210,10 +210,10 @@ class Proxy:
         self.tunnels.is_drained = self.instance.declared_status.drain_declaration is not None
 
     async def _watch_proxies(self) -> None:
-        """See who heartbeats and let tunnels know.
+        """Watch the proxies in the backend, and tell agents about changes.
 
-        In compact mode what heartbeats within a fifth of the TTL goes in one message: seeing each at once would cost
-        agents half again as many, and detection waits for the TTL in any case.
+        In compact mode, the heartbeats of a fifth of the TTL are collected into one message. Sending each at once would
+        cost 50 % more messages, and detection takes the TTL in any case.
         """
         interval = discovery.read_interval(
             self.flags.instance.announce_ttl, compact=self.flags.compact_discovery
@@ -226,19 +226,19 @@ class Proxy:
                     self.table.wake_all()
                 await self.networking.refresh()
             except BackendUnavailableError as error:
-                # Nothing is observed, so what agents know of proxies ages, ours included: that is meant.
+                # Nothing is observed, so the proxies that agents know expire, this one included. That is intended.
                 if is_reachable:
-                    log.warning("proxies.unseen: %s", error)
+                    log.warning("proxies.unseen: cannot read the backend: %s", error)
                 is_reachable = False
             else:
                 if not is_reachable:
-                    log.info("proxies.seen: the backend answers again")
+                    log.info("proxies.seen: the backend responds again")
                 is_reachable = True
             await asyncio.sleep(interval)
 
     async def _sweep(self) -> None:
         while True:
-            # A full list that is sent late leaves a gap in which agents take live proxies for expired.
+            # If a full list is late, agents take live proxies for expired.
             soonest = min(self.table.keep_alive.interval, self._publisher.full_interval)
             tick = min(max(soonest / 4, 0.05), 1.0)
             await asyncio.sleep(tick)
@@ -260,7 +260,7 @@ def _resource(server: types_pb2.ServerV2) -> ProxyResource:
 
 
 def _announce_ttl(label: str) -> float:
-    """Seconds; 0 for what is none. No longer than a resource may live."""
+    """Return the announce TTL of a label in seconds; 0 if it is invalid. At most a day."""
     try:
         return min(durations.parse(label), _LONGEST_TTL)
     except DurationError:
@@ -268,7 +268,7 @@ def _announce_ttl(label: str) -> float:
 
 
 def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
-    """The labels of the proxy's group. Raises StartError for a generation that is no number of 64 bits."""
+    """Return the labels of the proxy's group. Raises NodeStartError if the generation is not a 64-bit number."""
     labels = {}
     group, generation = environment.get(GROUP_VARIABLE, ""), environment.get(GENERATION_VARIABLE, "")
     if group:
@@ -276,16 +276,16 @@ def group_labels(environment: Mapping[str, str]) -> dict[str, str]:
     if generation:
         if not (generation.isascii() and generation.isdigit() and int(generation) < 1 << 64):
             raise lifecycle.NodeStartError(
-                f"{GENERATION_VARIABLE}={generation!r} is not a whole number of 64 bits"
+                f"{GENERATION_VARIABLE}={generation!r} must be a whole number of up to 64 bits"
             )
         labels[GENERATION_LABEL] = generation
     return labels
 
 
 def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> ProxyFlags:
-    """Flags with what the environment says. Raises StartError."""
+    """Return the flags completed from environment variables. Raises NodeStartError."""
     try:
-        # The seed's discovery unless switched off.
+        # Compact discovery, as in RFD 226, unless switched off.
         compact = switches.switch_from(environment, discovery.COMPACT_VARIABLE, default=True)
         interval = reconnect_schedule.interval_from(environment)
     except (SwitchError, ReconnectError) as error:
@@ -299,9 +299,9 @@ def from_environment(flags: ProxyFlags, environment: Mapping[str, str]) -> Proxy
 
 
 async def serve(flags: ProxyFlags, own: Policies) -> list[str] | None:
-    """Run a proxy until told to end; answers the command line of its next run, if there is to be one.
+    """Run a proxy until it must stop; return the command line of its next run, if it must restart.
 
-    Raises StartError.
+    Raises NodeStartError.
     """
     shutdown = lifecycle.Shutdown()
     proxy = Proxy(flags, own, shutdown.request_restart)
@@ -321,9 +321,7 @@ def _connect_flags(
 ) -> ConnectFlags | None:
     if listen is None:
         if advertise is not None or tokens is not None:
-            raise lifecycle.NodeStartError(
-                "--connect-advertise and --connect-tokens are nothing without --connect-listen"
-            )
+            raise lifecycle.NodeStartError("--connect-advertise and --connect-tokens need --connect-listen")
         return None
     return ConnectFlags(listen, advertise, read_tokens(tokens) if tokens else (), limit)
 
@@ -334,50 +332,52 @@ def _connect_flags(
 @click.option(
     "--connect-listen",
     type=ADDRESS,
-    help="Port for users, who reach agents' services by HTTP CONNECT; 0 is any. Default: none.",
+    help="Listen address of the CONNECT port, where users reach agents' services; port 0: any free port. Default: "
+    "none.",
 )
 @click.option(
     "--connect-advertise",
     type=ADDRESS,
-    help="Where others reach the CONNECT port; default: the port itself.",
+    help="Address at which others reach the CONNECT port. Default: the listen address.",
 )
 @click.option(
     "--connect-tokens",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of tokens, one a line, each of which lets a user in. Without it, and without --tls-ca, "
-    "the port must be of this machine alone.",
+    help="File with tokens, one per line. Each token admits a user. Without tokens and without --tls-ca, the CONNECT "
+    "port must listen on loopback.",
 )
 @click.option(
     "--connect-limit",
     type=click.IntRange(min=1),
     default=DEFAULT_LIMIT,
     show_default=True,
-    help="User connections at a time; the next one is refused in a sentence.",
+    help="Maximum number of user connections. Further ones are refused.",
 )
 @click.option(
     "--heartbeat-to",
     type=click.Choice(["auth", "backend"]),
     default="auth",
     show_default=True,
-    help="Who writes its resource: an auth, over HTTP, or the proxy itself, to the backend.",
+    help="Who registers the proxy: an auth, over HTTP, or the proxy itself, in the backend.",
 )
 @click.option(
     "--auth-http",
     type=ADDRESSES,
     default=(),
-    help="HTTP ports of the auths to heartbeat through. Default: those that the auths in the backend advertise.",
+    help="HTTP addresses of the auths that receive heartbeats. Default: the addresses that auths advertise in the "
+    "backend.",
 )
 @click.option(
     "--tunnel-v01-listen",
     type=ADDRESS,
-    help="Port for tunnels of version 0.1 of TCP over gRPC; 0 is any. Default: none.",
+    help="Listen address for tunnels of version 0.1 of TCP over gRPC; port 0: any free port. Default: none.",
 )
 @click.option(
     "--drain",
     type=node_flags.DURATION,
     default="2s",
     show_default=True,
-    help="How long agents may take to leave when the proxy is told to end.",
+    help="Time for agents to leave when the proxy stops.",
 )
 def command(
     keep_alive_interval: float | None,
@@ -394,13 +394,14 @@ def command(
 ) -> None:
     """Run a proxy.
 
-    Its group: TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN. Discovery: what heartbeated, with
-    its TTL; TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false sends full lists on a ticker instead.
-    TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h to 1h30m to reconnect elsewhere.
+    Proxy group: TELEPORT_UNSTABLE_PROXYGROUP_ID and TELEPORT_UNSTABLE_PROXYGROUP_GEN. Discovery: agents learn of the
+    proxies that sent heartbeats, with their TTLs. With TELEPORT_UNSTABLE_PROXY_COMPACT_DISCOVERY=false they receive
+    full lists at intervals instead. TELEPORT_UNSTABLE_REVERSETUNNEL_RECONNECT_INTERVAL=1h advises each agent every 1h
+    to 1h30m to reconnect to another proxy.
     """
 
     if auth_http and heartbeat_to != "auth":
-        raise click.UsageError("--auth-http is nothing with --heartbeat-to backend")
+        raise click.UsageError("--auth-http cannot be used with --heartbeat-to backend")
 
     def flags_of(instance: InstanceFlags) -> ProxyFlags:
         return ProxyFlags(

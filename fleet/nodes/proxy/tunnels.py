@@ -1,6 +1,6 @@
-"""A proxy's reverse tunnels: who holds one, what is to be sent on it, and how long nothing was heard.
+"""The reverse tunnels of a proxy: which agents have one, the frames to send, and the silence of agents.
 
-A tunnel is two streams of one connection, Control and Register, and counts while both are open. It outlives neither.
+A tunnel is two streams of one connection, Control and Register. It counts while both are open.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from fleet.nodes.proxy.metrics import ProxyMetrics
 from fleet.protocol.networking.keep_alive import KeepAlive, TunnelLiveness
 from fleet.protocol.recovery import discovery
 from fleet.protocol.recovery.discovery import Publisher, Subscriber
-from fleet.protocol.recovery.feed import RevisionFeed, FeedPage
+from fleet.protocol.recovery.feed import FeedPage, RevisionFeed
 from fleet.protocol.tunnel.messages import WireVersion
 from fleet.protocol.tunnel.server_state import ClientConnection
 from fleet.transport.tunnel.stream import TunnelStream
 from fleet.wire import fleet_pb2
 
-#: A tunnel told to end that does not is blocked in a write: its call is cancelled after this, seconds.
+#: Seconds after which the RPC of an ended tunnel is cancelled: it is blocked in a write then.
 _END_WITHIN = 1.0
-#: A ping that is later than this is missing, seconds.
+#: Seconds by which a ping may be late before it counts as missing.
 _PING_LATE = 1.0
-#: Frames that wait for an agent that does not read; with so many nothing more is read of what it sends.
+#: Most unread frames of an agent. At this number, the proxy stops reading from the agent.
 _MOST_UNREAD = 64
-#: An agent that said hello must have registered within this, seconds.
+#: Seconds within which an agent must register after its hello.
 _REGISTER_WITHIN = 10.0
 
-_SILENT = "nothing was heard for too long"
-_NOT_REGISTERED = "the agent said hello and did not register"
-_DISPLACED = "displaced by a newer tunnel of the same agent"
+_SILENT = "no message from the agent for too long"
+_NOT_REGISTERED = "the agent sent a hello but did not register"
+_DISPLACED = "replaced by a newer tunnel of the same agent"
 SHUTTING_DOWN = "this proxy is shutting down"
-#: What metrics call them; whatever else ends a tunnel is the agent's doing, or its network's.
+#: Labels of the metric. Other ends of a tunnel are caused by the agent or its network.
 _REASONS = {
     _SILENT: "silent",
     _NOT_REGISTERED: "not-registered",
@@ -45,7 +45,7 @@ Clock = Callable[[], float]
 
 
 class Tunnel:
-    """One agent's tunnel, as the proxy holds it. `now` is of a monotonic clock."""
+    """The proxy's end of a tunnel to one agent. `now` is a time of the monotonic clock."""
 
     def __init__(
         self,
@@ -57,47 +57,47 @@ class Tunnel:
         wire: WireVersion = WireVersion.V0_2,
     ) -> None:
         self.metrics = metrics
-        #: The version of TCP over gRPC that its Register stream speaks.
+        #: Protocol version of TCP over gRPC on the Register stream.
         self.wire = wire
         self.agent_id = hello.agent_id
         self.agent_name = hello.name
-        #: Names the connection that both streams ride.
+        #: Key of the connection that both streams use.
         self.key = key
         self.opened_at = now
         self.last_seen_at = now
-        #: The task that serves the Control call.
+        #: The task that serves the Control RPC.
         self.task: asyncio.Task[object] | None = None
-        #: The Register stream; None before and after it.
+        #: The Register stream; None before it opens and after it ends.
         self.register: ClientConnection | None = None
-        #: Both streams were open at a time: until then the tunnel does not count.
+        #: Both streams have been open together. Until then the tunnel does not count.
         self.is_joined = False
-        #: A newer tunnel of the agent counts. This one stays for the sessions it has.
+        #: The agent has a newer tunnel that counts. This one stays open for its sessions.
         self.is_displaced = False
         #: Users' sessions.
         self.sessions: set[TunnelStream] = set()
-        #: How many the feed was told of.
+        #: Number of sessions last reported in the feed.
         self.reported_session_count = 0
         self.ended_at: float | None = None
         self.end_reason = ""
-        #: The last advice to reconnect; empty when there was none.
+        #: Id of the last advice to reconnect; empty if there was none.
         self.advisory_id = ""
-        #: What the agent answered to it; None before it did.
+        #: The agent's reply to that advice; None before it replied.
         self.is_advice_accepted: bool | None = None
-        #: The last advice to connect to another auth, and what came of it; empty and None before there was any.
+        #: Id of the last advice to connect to another auth, and the agent's reply; empty and None if there was none.
         self.auth_advisory_id = ""
         self.auth_reply: fleet_pb2.AuthAdvisoryReply | None = None
-        #: How often the agent says it pings, seconds.
+        #: Seconds between the agent's pings, as the agent reports.
         self.interval = hello.keep_alive_interval_ms / 1000
         self._subscriber = subscriber
         self._frames: deque[fleet_pb2.ProxyFrame] = deque()
         self._wakeup = asyncio.Event()
-        #: Few enough frames wait.
+        #: Set while few enough frames wait.
         self._has_room = asyncio.Event()
         self._has_room.set()
 
     @property
     def full_at(self) -> float | None:
-        """When its next full discovery list is due."""
+        """When the next full discovery list is due."""
         return self._subscriber.full_at
 
     def send(self, frame: fleet_pb2.ProxyFrame) -> None:
@@ -108,21 +108,21 @@ class Tunnel:
         self._wakeup.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until the agent has read enough of what it was sent: else each ping would cost memory for ever."""
+        """Wait until the agent has read enough frames. Otherwise its pings could use up memory without limit."""
         await self._has_room.wait()
 
     def wake(self) -> None:
-        """There may be proxies to tell of: what gathers until the next write goes in one message."""
+        """Wake the writer, because proxies may have changed. Changes until the next write go into one message."""
         self._wakeup.set()
 
     def end(self, reason: str, now: float) -> None:
-        """Let the call end after what is being written."""
+        """End the RPC after the current write."""
         if self.ended_at is None:
             self.ended_at, self.end_reason = now, reason
             self._wakeup.set()
 
     async def next_frame(self, clock: Clock) -> fleet_pb2.ProxyFrame | None:
-        """Wait for the next frame to write; None when the tunnel is to end."""
+        """Wait for the next frame to write; None if the tunnel must end."""
         while True:
             self._wakeup.clear()
             if self.ended_at is not None:
@@ -142,7 +142,7 @@ class Tunnel:
 
 
 class TunnelTable:
-    """All tunnels of a proxy, and the feed of the live ones. One epoch is one run of the proxy."""
+    """All tunnels of a proxy, and the feed of the live ones. An epoch is one run of the proxy."""
 
     def __init__(
         self,
@@ -151,16 +151,16 @@ class TunnelTable:
         metrics: ProxyMetrics,
         on_closed: Callable[[Tunnel], None] | None = None,
     ) -> None:
-        """Begin with none; `closed` hears of each tunnel whose Control call is over."""
+        """Start without tunnels. `on_closed` is called with each tunnel whose Control RPC has ended."""
         self._publisher = publisher
-        #: How often agents ping, if they do not say otherwise, and how many pings may be missing.
+        #: Default ping interval of agents, and how many pings may be missing.
         self.keep_alive = keep_alive
         self._metrics = metrics
         self._on_closed = on_closed
-        # By connection: all whose Control call is open. By agent: the one that counts.
+        # By connection: tunnels with an open Control RPC. By agent: the tunnel that counts.
         self._open: dict[Hashable, Tunnel] = {}
         self._current: dict[str, Tunnel] = {}
-        # Names are no ids: two agents may have one. In lower case, as hosts are named.
+        # Agent ids by name in lower case. Several agents may have the same name.
         self._ids_by_name: dict[str, set[str]] = {}
         self._feed: RevisionFeed[Tunnel] = RevisionFeed(secrets.token_hex(8))
         self._swept_at: float | None = None
@@ -168,21 +168,21 @@ class TunnelTable:
         self._is_empty.set()
 
     def __len__(self) -> int:
-        """Live tunnels."""
+        """Return the number of live tunnels."""
         return len(self._feed)
 
     @property
     def offered_tunnels(self) -> tuple[Tunnel, ...]:
-        """Those offered to users, the longest open first."""
+        """Tunnels that users can connect through, the oldest first."""
         return tuple(tunnel for tunnel in self._current.values() if self._feed.get(tunnel.agent_id) is tunnel)
 
     @property
     def sessions(self) -> int:
-        """Sessions that are open."""
+        """Number of open sessions."""
         return sum(len(tunnel.sessions) for tunnel in self._open.values())
 
     def states(self) -> dict[str, int]:
-        """How many tunnels are live, offline, joining (no Register stream yet) and retiring (displaced, in use)."""
+        """Return the number of tunnels that are live, offline, joining (not registered yet) and retiring (replaced)."""
         counts = dict.fromkeys(("live", "offline", "joining", "retiring"), 0)
         for tunnel in self._open.values():
             if tunnel.is_displaced:
@@ -194,38 +194,40 @@ class TunnelTable:
         return counts
 
     def find_by_connection(self, key: Hashable) -> Tunnel | None:
-        """The tunnel of a connection, whether it counts or not."""
+        """Return the tunnel of a connection, whether it counts or not."""
         return self._open.get(key)
 
     def is_silent(self, key: Hashable, now: float) -> bool:
-        """Whether the agent of a connection let one of its pings go by, and what a busy host takes besides."""
+        """Return whether the agent of a connection has missed a ping, with some tolerance for busy hosts."""
         tunnel = self._open.get(key)
         if tunnel is None:
             return False
         return now - tunnel.last_seen_at > self.keep_alive.for_peer(tunnel.interval).interval + _PING_LATE
 
     def find_current(self, agent_id: str) -> Tunnel | None:
-        """The tunnel of an agent that counts, live or offline."""
+        """Return the tunnel of an agent that counts, live or offline."""
         return self._current.get(agent_id)
 
     def find_live(self, agent_id: str) -> Tunnel | None:
-        """The tunnel of an agent, if it is live."""
+        """Return the live tunnel of an agent; None if there is none."""
         return self._feed.get(agent_id)
 
     def find(self, agent: str) -> list[Tunnel]:
-        """Live tunnels of the agents with that id, or that name in any case."""
+        """Return the live tunnels of the agents with this id, or with this name in any case."""
         ids = {agent} if agent in self._current else self._ids_by_name.get(agent.lower(), set())
         return [tunnel for agent_id in sorted(ids) if (tunnel := self._feed.get(agent_id)) is not None]
 
-    def open(self, hello: fleet_pb2.AgentHello, key: Hashable, now: float, wire: WireVersion = WireVersion.V0_2) -> Tunnel:
-        """An agent said hello: its tunnel counts when it is joined by a Register stream."""
+    def open(
+        self, hello: fleet_pb2.AgentHello, key: Hashable, now: float, wire: WireVersion = WireVersion.V0_2
+    ) -> Tunnel:
+        """Add a tunnel after an agent's hello. It counts once a Register stream joins it."""
         tunnel = Tunnel(hello, key, Subscriber(self._publisher), self._metrics, now, wire)
         self._open[key] = tunnel
         self._is_empty.clear()
         return tunnel
 
     def join(self, tunnel: Tunnel, now: float) -> None:
-        """Both streams are open. An older tunnel of the same agent is displaced: dead, or left for this one."""
+        """Count a tunnel whose two streams are open. An older tunnel of the same agent is displaced."""
         if tunnel.is_joined or tunnel.ended_at is not None:
             return
         tunnel.is_joined = True
@@ -239,12 +241,12 @@ class TunnelTable:
         self._feed.put(tunnel.agent_id, tunnel)
 
     def retire(self, tunnel: Tunnel) -> None:
-        """The agent lets it go: it stays for the sessions it has, and is not offered to users any more."""
+        """Offer a tunnel to users no longer, because its agent lets it go. Its sessions continue."""
         tunnel.is_displaced = True
         self._forget(tunnel)
 
     def close(self, tunnel: Tunnel) -> None:
-        """A tunnel's Control call is over, and so are the sessions it still had."""
+        """Remove a tunnel whose Control RPC has ended, and end its sessions."""
         del self._open[tunnel.key]
         self._forget(tunnel)
         self._metrics.closed_tunnels.labels(_REASONS.get(tunnel.end_reason, "agent")).inc()
@@ -253,34 +255,34 @@ class TunnelTable:
         if self._on_closed is not None:
             self._on_closed(tunnel)
         for stream in list(tunnel.sessions):
-            stream.abort(tunnel.end_reason or "the agent went away")
+            stream.abort(tunnel.end_reason or "the agent has disconnected")
 
     def begin_session(self, tunnel: Tunnel, stream: TunnelStream) -> None:
-        """A user's session is open."""
+        """Add a user's session."""
         tunnel.sessions.add(stream)
 
     def end_session(self, tunnel: Tunnel, stream: TunnelStream, now: float) -> None:
-        """It is over."""
+        """Remove a user's session."""
         tunnel.sessions.discard(stream)
         if tunnel.is_displaced:
             self._end_if_idle(tunnel, now)
 
     async def wait_until_empty(self) -> None:
-        """Wait until no agent holds a tunnel here."""
+        """Wait until no agent has a tunnel here."""
         await self._is_empty.wait()
 
     def record_frame(self, tunnel: Tunnel, now: float) -> None:
-        """The agent said something: a tunnel that was offline is back."""
+        """Record a message of the agent. An offline tunnel becomes live again."""
         tunnel.last_seen_at = now
         if self._current.get(tunnel.agent_id) is tunnel and self._feed.get(tunnel.agent_id) is None:
             self._feed.put(tunnel.agent_id, tunnel)
 
     def since(self, epoch: str, revision: int, limit: int) -> FeedPage[Tunnel]:
-        """What changed among live tunnels."""
+        """Return the changes of live tunnels since a revision."""
         return self._feed.since(epoch, revision, limit)
 
     def wake_all(self) -> None:
-        """News of proxies: wake all."""
+        """Wake all tunnels, because proxies have changed."""
         for tunnel in self._open.values():
             tunnel.wake()
 
@@ -290,17 +292,16 @@ class TunnelTable:
             tunnel.send(frame(tunnel))
 
     def end_all(self, reason: str, now: float) -> None:
-        """End every tunnel."""
         for tunnel in self._open.values():
             tunnel.end(reason, now)
 
     def sweep(self, now: float, tick: float) -> None:
-        """Look for half-open tunnels and due full lists; called every `tick` seconds."""
+        """End dead tunnels and send full lists that are due. Called every `tick` seconds."""
         lag_seconds = 0.0 if self._swept_at is None else now - self._swept_at - tick
         self._swept_at = now
         for tunnel in list(self._open.values()):
             if lag_seconds > tick:
-                # We were frozen, so it is us who did not listen: what agents sent meanwhile is still in the sockets.
+                # This process was frozen and did not listen: what agents sent meanwhile is still in the sockets.
                 tunnel.last_seen_at = min(tunnel.last_seen_at + lag_seconds, now)
                 if not tunnel.is_joined:
                     tunnel.opened_at = min(tunnel.opened_at + lag_seconds, now)
@@ -313,12 +314,12 @@ class TunnelTable:
                 tunnel.task.cancel()
 
     def _check_liveness(self, tunnel: Tunnel, now: float) -> None:
-        # By the agent's own interval: ours may have changed before the agent was told.
+        # By the agent's own interval: this proxy's may have changed before the agent knew.
         liveness = self.keep_alive.for_peer(tunnel.interval).liveness(tunnel.last_seen_at, now)
         is_current = self._current.get(tunnel.agent_id) is tunnel
         if is_current and liveness is not TunnelLiveness.LIVE:
             self._feed.remove(tunnel.agent_id)
-        # A displaced tunnel will not be asked for any more: nothing is to be hoped from one that is offline.
+        # A displaced tunnel gets no new sessions, so an offline one is not worth keeping.
         if liveness is TunnelLiveness.DEAD or (tunnel.is_displaced and liveness is not TunnelLiveness.LIVE):
             tunnel.end(_SILENT, now)
         elif not tunnel.is_joined and now - tunnel.opened_at > _REGISTER_WITHIN:
@@ -341,7 +342,10 @@ class TunnelTable:
             tunnel.end(_DISPLACED, now)
 
     def _report_sessions(self, tunnel: Tunnel) -> None:
-        """Put a changed count into the feed: here and not at once, as sessions may come by the thousand."""
-        if tunnel.reported_session_count != len(tunnel.sessions) and self._feed.get(tunnel.agent_id) is tunnel:
+        """Report a changed number of sessions in the feed. Not at every change, because there may be thousands."""
+        if (
+            tunnel.reported_session_count != len(tunnel.sessions)
+            and self._feed.get(tunnel.agent_id) is tunnel
+        ):
             tunnel.reported_session_count = len(tunnel.sessions)
             self._feed.put(tunnel.agent_id, tunnel)

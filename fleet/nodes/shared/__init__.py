@@ -1,3 +1,3 @@
-"""What several nodes have in common."""
+"""Parts that several programs of a fleet share."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""host:port, as flags give it."""
+"""Addresses in the form `host:port`, as flags give them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.nodes.shared.options import Decorator, ParsedOption
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Split `host:port`; IPv6 in brackets. Raises ValueError with a sentence."""
+    """Split `host:port` (IPv6 addresses in brackets). Raises ValueError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if (
@@ -23,7 +23,7 @@ def parse(text: str) -> tuple[str, int]:
     ):
         raise ValueError(f"{text!r} is not host:port")
     try:
-        # What a resolver takes: no blanks, no empty label, none of more than 63 bytes.
+        # What a resolver accepts: no spaces, no empty label, no label of more than 63 bytes.
         usable = host.isprintable() and " " not in host and bool(host.encode("idna"))
     except UnicodeError:
         usable = False
@@ -33,28 +33,28 @@ def parse(text: str) -> tuple[str, int]:
 
 
 def parse_list(text: str) -> tuple[tuple[str, int], ...]:
-    """Split `host:port`s with commas between them. Raises ValueError."""
+    """Split a comma-separated list of `host:port`. Raises ValueError."""
     return tuple(parse(part.strip()) for part in text.split(","))
 
 
 def join(host: str, port: int) -> str:
-    """Spell an address as `parse` reads it."""
+    """Return an address in the form that `parse` reads."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on `host`; names but localhost may be any machine's."""
+    """Return whether only this machine can reach a listener on `host`. Host names other than localhost do not count."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-#: One `host:port`, or several with commas between them.
+#: Option types: one `host:port`, or several with commas between them.
 ADDRESS = ParsedOption("host:port", parse)
 ADDRESSES = ParsedOption("host:port[,...]", parse_list)
 
 
 def listen_option(flag: str, text: str) -> Decorator:
-    """Return an option that says where to listen; without it, on any port, for this machine alone."""
+    """Return an option for a listen address. Default: any free port on 127.0.0.1."""
     return click.option(flag, type=ADDRESS, default="127.0.0.1:0", show_default=True, help=text)

@@ -1,6 +1,7 @@
-"""Which agents auths and proxies admit: those that their certificate proves, with texts of bounded length.
+"""Admission of agents by auths and proxies: by the agent's certificate, and with texts of limited length.
 
-Without certificates of clients anybody who reaches a port may claim to be any agent. docs/nodes.md, "TLS".
+Without client certificates, anybody who reaches a port can claim to be any agent. docs/reference/tls.md, "Client
+certificates".
 """
 
 from __future__ import annotations
@@ -15,32 +16,37 @@ from fleet.transport.peers import Caller
 from fleet.transport.tls import SHARED_NAMES
 from fleet.wire import fleet_pb2
 
-#: The role of the certificates that agents show.
+#: The role in the certificates of agents.
 ROLE = "agent"
-#: A resource that lives longer than a day is a mistake, and one of ages breaks the backend.
+#: A TTL of more than a day is a mistake, and a far longer one breaks the backend.
 _LONGEST_TTL_MS = 86_400_000
 
 
 def identity_refusal_of(caller: Caller | None, agent_id: str, name: str, cluster: str) -> str:
-    """Return why the caller is not the agent with that id and name; empty when it is, or shows no certificate."""
+    """Return why the certificate does not prove this agent id and name; empty if it does, or if there is none."""
     if caller is None:
         return ""
     if caller.role != ROLE:
-        return f"a certificate of role {caller.role!r} is not that of an agent"
+        return f"the certificate has the role {caller.role!r}: agents need the role {ROLE!r}"
     names = [proven for proven in caller.names if proven not in SHARED_NAMES]
-    if agent_services.identity_matches(names, agent_id, name, lambda proven_name: flags.host_id(cluster, ROLE, proven_name)):
+    if agent_services.identity_matches(
+        names, agent_id, name, lambda proven_name: flags.host_id(cluster, ROLE, proven_name)
+    ):
         return ""
-    return f"the certificate proves {', '.join(caller.names)}; not agent {name} with id {agent_id}"
+    return f"the certificate is for {', '.join(caller.names)}, not for agent {name} with id {agent_id}"
 
 
 def heartbeat_refusal_of(agent: fleet_pb2.AgentResource) -> str:
-    """Return why a heartbeat cannot be used; empty when it can."""
+    """Return why a heartbeat is invalid; empty if it is valid."""
     if not 0 < len(agent.agent_id) <= LONGEST_ID or not 0 < agent.ttl_ms <= _LONGEST_TTL_MS:
-        return f"a heartbeat needs an agent_id of 1 to {LONGEST_ID} characters and a ttl_ms of 1 to {_LONGEST_TTL_MS}"
+        return (
+            f"invalid heartbeat: agent_id needs 1 to {LONGEST_ID} characters and ttl_ms must be 1 to "
+            f"{_LONGEST_TTL_MS}"
+        )
     if agent.ByteSize() > text_limits.LONGEST_HEARTBEAT:
-        return f"a heartbeat has more than {text_limits.LONGEST_HEARTBEAT} bytes"
+        return f"invalid heartbeat: more than {text_limits.LONGEST_HEARTBEAT} bytes"
     if len(agent.labels) > text_limits.MOST_LABELS:
-        return f"labels: there are more than {text_limits.MOST_LABELS}"
+        return f"labels: more than {text_limits.MOST_LABELS} labels"
     return _first_refusal(
         ("agent_id", agent.agent_id, LONGEST_ID),
         ("name", agent.name, LONGEST_NAME),
@@ -55,7 +61,7 @@ def heartbeat_refusal_of(agent: fleet_pb2.AgentResource) -> str:
 
 
 def hello_refusal_of(hello: fleet_pb2.AgentHello) -> str:
-    """Return why a hello cannot be used; empty when it can."""
+    """Return why a hello is invalid; empty if it is valid."""
     if not 0 < len(hello.agent_id) <= LONGEST_ID:
         return f"the first frame must be a hello with an agent_id of 1 to {LONGEST_ID} characters"
     return _first_refusal(

@@ -1,4 +1,4 @@
-"""Serve an ASGI application beside a node's work: uvicorn inside the node's own loop."""
+"""An ASGI application served by uvicorn on the event loop of an instance."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fleet.transport.http_close import App
 from fleet.transport.peers import Caller
 from fleet.transport.tls import TLSFiles
 
-#: How long a client may keep an idle connection, seconds; longer than load balancers usually do.
+#: How long an idle client connection stays open, seconds; longer than load balancers usually keep theirs.
 _KEEP_ALIVE = 120
-#: How long responses under way may take at the end, seconds.
+#: Seconds that responses in progress may take when the server stops.
 _GRACE = 1
 
-#: Where an application finds who the client is by its certificate, a `Caller`; None when none was shown.
+#: Scope key of the client's certificate, a `Caller`; None if the client showed none.
 CALLER_KEY = "refloat.caller"
 
 
@@ -33,11 +33,11 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     @override
     def capture_signals(self) -> Generator[None, None, None]:
-        yield  # the node listens to signals itself
+        yield  # the program handles signals itself
 
 
 class _Protocol(BoundedProtocol):
-    """Tells the application who the client is, which uvicorn does not."""
+    """Adds the client's certificate to the scope, which uvicorn does not do."""
 
     @override
     def on_message_begin(self) -> None:
@@ -50,14 +50,17 @@ def _caller(certificate: dict[str, Any]) -> Caller:
     subject = [pair for pairs in certificate.get("subject", ()) for pair in pairs]
     roles = [str(value) for key, value in subject if key == "organizationalUnitName"]
     names = [str(value) for key, value in subject if key == "commonName"]
-    # Addresses are left out: every server of a machine has the same.
+    # Addresses are left out: every instance on a machine has the same ones.
     names += [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI")]
     return Caller(roles[0] if roles else "", tuple(dict.fromkeys(names)))
 
 
 @asynccontextmanager
 async def serve(app: App, listen: tuple[str, int], tls: TLSFiles) -> AsyncIterator[str]:
-    """Serve an application and yield its host:port. Raises StartError when the port or the keys cannot be had."""
+    """Serve an application and yield its host:port.
+
+    Raises NodeStartError if the port or the TLS files cannot be used.
+    """
     server = _Server(_config(app, tls))
     async with contextlib.AsyncExitStack() as stack:
         bound = await lifecycle.start_listening(listen, listen_sockets.bind(*listen))
@@ -91,5 +94,5 @@ def _config(app: App, tls: TLSFiles) -> uvicorn.Config:
     try:
         config.load()
     except (OSError, ValueError, ssl.SSLError) as error:
-        raise lifecycle.NodeStartError(f"the keys of the HTTP port cannot be used: {error}") from error
+        raise lifecycle.NodeStartError(f"cannot use the TLS files of the HTTP port: {error}") from error
     return config

@@ -1,4 +1,4 @@
-"""Answers of agents to the advice to connect to another auth: their numbers on the wire, their names elsewhere."""
+"""Agents' replies to the advice to connect to another auth: their enum values on the wire and their names in logs."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ OUTCOMES = {
 
 
 def outcome_of(reply: fleet_pb2.AuthAdvisoryReply) -> str:
-    """Return an answer as metrics and logs call it."""
+    """Return the name of a reply for metrics and logs."""
     return next((str(outcome) for outcome, number in OUTCOMES.items() if number == reply.outcome), "unknown")

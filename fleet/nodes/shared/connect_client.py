@@ -1,4 +1,4 @@
-"""Reach an agent's service through a proxy's CONNECT port, on standard input and output."""
+"""Client of a proxy's CONNECT port: reaches an agent's service on standard input and output."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import TcpConnection
 
-#: From connecting to the answer, seconds: the proxy takes ten of them to ask the agent.
+#: Seconds from connecting to the proxy's response; the proxy itself waits up to 10 s for the agent.
 _ANSWER_WITHIN = 20.0
-#: After the user left, the service may take so long to end, seconds.
+#: Seconds that the service may take to finish after the user has left.
 _LEAVE_WITHIN = 5.0
-#: Of an answer that says no, bytes are read so far.
+#: Bytes read of an error response.
 _LONGEST_SENTENCE = 4096
 
 
 class ConnectError(Exception):
-    """No way to the service; the sentence is the last proxy's, or says why none answered."""
+    """No connection to the service. The message is the last proxy's error, or why no proxy responded."""
 
     def __init__(self, sentence: str, status: int = 0) -> None:
         super().__init__(sentence)
-        #: Of HTTP; 0 where none answered.
+        #: HTTP status code; 0 if no proxy responded.
         self.status = status
 
 
 class BrokenError(Exception):
-    """The connection was there, and did not end in an orderly way."""
+    """The connection to the service was open, and broke."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectPlan:
-    """What `refloat connect` is told."""
+    """The settings of `refloat connect`."""
 
-    #: SERVICE.AGENT.
+    #: Name of the service and agent: SERVICE.AGENT.
     target: str
-    #: Tried in turn while they say that the agent is not theirs.
+    #: Proxies to try in order, while they respond that they have no tunnel to the agent.
     proxies: Sequence[tuple[str, int]]
     token: str = ""
     tls: TLSFiles = field(default_factory=TLSFiles)
-    #: The id of the proxy that asks, on behalf of a user of its own; empty for users.
+    #: Id of the proxy that connects on behalf of its user (proxy peering); empty for users.
     peer: str = ""
 
 
 class NotHereError(ConnectError):
-    """This proxy has no tunnel to that agent."""
+    """This proxy has no tunnel to the agent."""
 
 
 async def carry(plan: ConnectPlan) -> None:
-    """Carry standard input and output to their ends. Raises ConnectError, BrokenError, TLSError."""
+    """Copy standard input and output until both end. Raises ConnectError, BrokenError, TLSError."""
     proxy = await dial(plan, client_context(plan.tls))
     stdio = await open_stdio()
     await splice(stdio.connection, proxy)
@@ -66,8 +66,8 @@ async def carry(plan: ConnectPlan) -> None:
 
 
 async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnection:
-    """Connect through the first proxy that can. Raises ConnectError."""
-    last = ConnectError("there is no proxy to ask")
+    """Connect through the first proxy that has a tunnel to the agent. Raises ConnectError."""
+    last = ConnectError("no proxy address was given")
     for address in plan.proxies:
         try:
             return await _dial(plan, address, context)
@@ -75,15 +75,15 @@ async def dial(plan: ConnectPlan, context: ssl.SSLContext | None) -> TcpConnecti
             last = error
         except TimeoutError:
             last = ConnectError(
-                f"proxy {addresses.join(*address)} did not answer within {_ANSWER_WITHIN:g} s"
+                f"proxy {addresses.join(*address)} did not respond within {_ANSWER_WITHIN:g} s"
             )
         except OSError as error:
-            last = ConnectError(f"proxy {addresses.join(*address)} cannot be reached: {error}")
+            last = ConnectError(f"cannot connect to proxy {addresses.join(*address)}: {error}")
     raise last
 
 
 async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bool = False) -> None:
-    """Carry bytes until the proxy's direction has ended, or both have. Raises BrokenError."""
+    """Copy bytes until the proxy's direction has ended, or with `wait_for_both` until both have. Raises BrokenError."""
     outward = asyncio.create_task(_copy(user, proxy))
     inward = asyncio.create_task(_copy(proxy, user))
     try:
@@ -111,18 +111,18 @@ async def splice(user: TcpConnection, proxy: TcpConnection, *, wait_for_both: bo
         proxy.close()
         user.close()
         await asyncio.gather(outward, inward, return_exceptions=True)
-    # What is unsent, and TLS's good bye, go before the process does.
+    # Unsent bytes and the TLS close_notify go out before the process ends.
     await asyncio.wait((proxy.closed_future,), timeout=_LEAVE_WITHIN)
 
 
 async def _leave(user: TcpConnection, proxy: TcpConnection, inward: asyncio.Task[None]) -> None:
-    """The user is gone: what he left in good order ends so. Raises OSError."""
+    """End the connection after the user has left: cleanly, if the user closed it cleanly. Raises OSError."""
     if not user.has_left:
         raise ConnectionResetError(str(user.error))
     proxy.write_eof()
     await asyncio.wait((inward,), timeout=_LEAVE_WITHIN)
     if not inward.done():
-        raise ConnectionResetError("the user left before the service was finished")
+        raise ConnectionResetError("the user left before the service finished")
 
 
 async def _copy(source: TcpConnection, sink: TcpConnection) -> None:
@@ -130,7 +130,7 @@ async def _copy(source: TcpConnection, sink: TcpConnection) -> None:
         payload, _ = codec.read_data(message)
         await sink.write(payload)
     assert sink.transport is not None
-    # TLS would end the answer with the question: it ends when the answer does.
+    # Half-closing TLS would end the response with the request: TLS connections end when the response does.
     if sink.transport.can_write_eof():
         sink.write_eof()
 
@@ -155,10 +155,10 @@ async def _dial(plan: ConnectPlan, address: tuple[str, int], context: ssl.SSLCon
 
 
 class _ConnectProtocol(asyncio.Protocol):
-    """Asks, and reads the head of the answer."""
+    """Sends the CONNECT request and reads the head of the response."""
 
     def __init__(self, plan: ConnectPlan) -> None:
-        # A port there must be, and any will do.
+        # CONNECT requires a port; the proxy ignores it.
         self._target = plan.target if ":" in plan.target else f"{plan.target}:80"
         self._headers = [("Host", self._target)]
         if plan.token:
@@ -168,9 +168,9 @@ class _ConnectProtocol(asyncio.Protocol):
         self._conn = h11.Connection(h11.CLIENT)
         self._status = 0
         self._sentence = b""
-        #: What came behind the head of a good answer; ConnectError or OSError else.
+        #: Bytes that followed the head of a successful response; else ConnectError or OSError.
         self.early_data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        #: The proxy has nothing more to say.
+        #: The proxy has closed its direction.
         self.at_eof = False
 
     @override
@@ -189,7 +189,7 @@ class _ConnectProtocol(asyncio.Protocol):
             self._conn.receive_data(data)
             self._read()
         except h11.RemoteProtocolError as error:
-            self._fail(ConnectError(f"who answers is no proxy of HTTP: {error}"))
+            self._fail(ConnectError(f"the peer is not an HTTP proxy: {error}"))
 
     @override
     def eof_received(self) -> bool:
@@ -199,13 +199,13 @@ class _ConnectProtocol(asyncio.Protocol):
                 self._conn.receive_data(b"")
                 self._read()
             except h11.RemoteProtocolError:
-                self._fail(ConnectionResetError("it ended the connection without an answer"))
+                self._fail(ConnectionResetError("the proxy closed the connection without a response"))
         is_accepted = self.early_data.done() and self.early_data.exception() is None
         return is_accepted and self._transport.can_write_eof()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(exc or ConnectionResetError("it ended the connection without an answer"))
+        self._fail(exc or ConnectionResetError("the proxy closed the connection without a response"))
 
     def _read(self) -> None:
         while not self.early_data.done():
@@ -221,7 +221,7 @@ class _ConnectProtocol(asyncio.Protocol):
             elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
                 kind = NotHereError if self._status == RefusalReason.NO_AGENT.status else ConnectError
                 message = self._sentence.decode(errors="replace").strip()
-                self._fail(kind(message or f"the proxy answers {self._status}", self._status))
+                self._fail(kind(message or f"the proxy responded with HTTP {self._status}", self._status))
             else:
                 return
 
@@ -231,15 +231,15 @@ class _ConnectProtocol(asyncio.Protocol):
 
 
 def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
-    """How a proxy's CONNECT port is reached with these files; None without TLS. Raises TLSError."""
+    """Return the TLS context for a proxy's CONNECT port; None without TLS. Raises TLSError."""
     if not tls.enabled:
         return None
-    # Which file it is OpenSSL does not say.
+    # OpenSSL does not say which file is wrong.
     check_files(tls)
     try:
         context = ssl.create_default_context(cafile=tls.authority)
         if tls.certificate is not None:
             context.load_cert_chain(tls.certificate, tls.key)
     except OSError as error:
-        raise TLSError(f"the files of TLS cannot be used: {error}") from error
+        raise TLSError(f"cannot use the TLS files: {error}") from error
     return context

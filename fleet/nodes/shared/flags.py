@@ -1,4 +1,4 @@
-"""Flags that nodes share, and the values they become."""
+"""Flags that several programs share, and the values they are parsed to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.transport.tls import TLSFiles
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-#: Ids are made from names under this one, so that a restart is the same host.
+#: Namespace of the UUIDs that are derived from names: a restart keeps the id.
 _NAMESPACE = uuid.UUID("6f1d6f0e-8a0b-5c6e-9f55-0a3c6b1d2e7f")
 
 
@@ -34,7 +34,7 @@ def _duration(text: str) -> float:
 def _positive(text: str) -> float:
     seconds = _duration(text)
     if seconds == 0:
-        raise ValueError(f"{text!r} is not positive")
+        raise ValueError(f"{text!r} must be greater than 0")
     return seconds
 
 
@@ -45,13 +45,13 @@ def _host_id(text: str) -> str:
         raise ValueError(f"{text!r} is not a UUID") from None
 
 
-#: Go durations, as seconds: not negative, and positive.
+#: Go durations, parsed to seconds: 0 or more, and more than 0.
 DURATION, POSITIVE = ParsedOption("duration", _duration), ParsedOption("duration", _positive)
 HOST_ID = ParsedOption("uuid", _host_id)
 
 
 class TTL(click.ParamType[float]):
-    """A flag that takes an announce TTL: a Go duration that heartbeats can keep, as seconds."""
+    """Flag type of an announce TTL: a Go duration long enough for heartbeats to keep, in seconds."""
 
     name = "duration"
 
@@ -66,7 +66,7 @@ class TTL(click.ParamType[float]):
 
 
 def host_id(cluster: str, role: str, name: str) -> str:
-    """The host UUID of a name in a cluster: the same after every restart."""
+    """Return the host UUID of a name in a cluster. It is the same after every restart."""
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/{role}/{name}"))
 
 
@@ -74,7 +74,7 @@ def _read_health_settings(ctx: click.Context, param: click.Parameter, value: str
     return READINGS[value]
 
 
-#: How what is seen of destinations is read: `destination_health`, a `Settings`.
+#: How probes and connections decide on the health of a destination: `destination_health`, a `HealthSettings`.
 destination_health_option = click.option(
     "--destination-health",
     type=click.Choice(list(READINGS)),
@@ -83,22 +83,23 @@ destination_health_option = click.option(
     show_default=True,
     envvar="REFLOAT_DESTINATION_HEALTH",
     show_envvar=True,
-    help="How the diagram of destination health is read; literal: word by word, and nothing beside it.",
+    help="How the health of a destination is decided. literal: only by the state diagram in "
+    "docs/reference/destination-health.md; recommended: also by the failure rates of proxied requests.",
 )
 
 
 _tls_options = combine(
-    click.option("--tls-cert", type=_FILE, help="Own certificate, PEM."),
-    click.option("--tls-key", type=_FILE, help="Key of --tls-cert, PEM."),
+    click.option("--tls-cert", type=_FILE, help="Certificate of this program (PEM)."),
+    click.option("--tls-key", type=_FILE, help="Private key of --tls-cert (PEM)."),
     click.option(
-        "--tls-ca", type=_FILE, help="CA of the peers, PEM. On a server: demand certificates of clients."
+        "--tls-ca", type=_FILE, help="CA of the peers (PEM). On a server: require client certificates."
     ),
-    click.option("--tls-server-name", default="", help="Name to expect in a server's certificate."),
+    click.option("--tls-server-name", default="", help="Host name to expect in the server's certificate."),
 )
 
 
 def tls_options(command: Command) -> Command:
-    """Add the flags of TLS, none given means none used; the command is given what they say as `tls`."""
+    """Add the TLS flags; the command receives them as `tls`, a `TLSFiles`. Without any flag there is no TLS."""
 
     @functools.wraps(command)
     def with_tls(
@@ -114,52 +115,57 @@ def tls_options(command: Command) -> Command:
     return _tls_options(with_tls)
 
 
-#: The flags of tunnel keep-alives.
+#: Flags of the keep-alive pings on tunnels.
 keep_alive_options = combine(
     click.option(
         "--keep-alive-interval",
         type=POSITIVE,
         default=None,
-        help="Between pings on a tunnel; default: as the networking config says.",
+        help="Time between two pings on a tunnel. Default: from the networking config.",
     ),
     click.option(
         "--keep-alive-count-max",
         type=click.IntRange(min=1),
         default=None,
-        help="Unanswered pings after which the peer of a tunnel is taken for dead; default: as the networking "
-        "config says.",
+        help="Number of unanswered pings after which the peer of a tunnel counts as dead. Default: from the "
+        "networking config.",
     ),
 )
 
 
 def instance_options(*, ttl_variable: str) -> Decorator:
-    """Return a decorator that adds the flags that auths and proxies have in common."""
+    """Return a decorator that adds the flags that auths and proxies share."""
     return combine(
-        click.option("--name", required=True, help="Short name, as people say it."),
-        click.option("--id", "id_", type=HOST_ID, help="Host UUID; default: made from cluster and name."),
-        listen_option("--listen", "gRPC port; 0 is any."),
-        listen_option("--diag-listen", "Diag HTTP port; 0 is any."),
+        click.option("--name", required=True, help="Short name, such as auth-1 or proxy-1."),
+        click.option(
+            "--id", "id_", type=HOST_ID, help="Host UUID. Default: derived from the cluster and the name."
+        ),
+        listen_option("--listen", "Listen address of the gRPC port; port 0: any free port."),
+        listen_option("--diag-listen", "Listen address of the diag HTTP port; port 0: any free port."),
         click.option(
             "--advertise",
             type=ADDRESS,
-            help="Where others reach the gRPC port; default: the port itself.",
+            help="Address at which others reach the gRPC port. Default: the listen address.",
         ),
         click.option(
             "--advertise-diag",
             type=ADDRESS,
-            help="Where others reach the diag port; default: the port itself.",
+            help="Address at which others reach the diag port. Default: the listen address.",
         ),
-        click.option("--backend", required=True, help="Valkey or Redis of the fleet: redis://HOST:PORT/0."),
+        click.option(
+            "--backend", required=True, help="Valkey or Redis server of the fleet: redis://HOST:PORT/0."
+        ),
         click.option(
             "--backend-password-file",
             type=_FILE,
-            help="File with the password of the backend; in --backend everybody of the machine would see it.",
+            help="File with the password of the backend. A password in --backend would be visible to every user of "
+            "the machine.",
         ),
         click.option(
             "--backend-prefix",
             default="nodes",
             show_default=True,
-            help="First part of every key in the backend.",
+            help="Prefix of every key in the backend.",
         ),
         click.option(
             "--cluster",
@@ -171,31 +177,32 @@ def instance_options(*, ttl_variable: str) -> Decorator:
         click.option(
             "--region",
             type=REGION_NAME,
-            help="Where it runs: what is sick together in one region is one incident.",
+            help="Region of this instance. Refloat groups failures in one region into one incident.",
         ),
         click.option(
             "--data",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Folder of its own, for policies accepted over the network; default: it accepts none.",
+            help="Private data directory, for policies that operators set over the network. Default: none, so such "
+            "policies are refused.",
         ),
         click.option(
             "--announce-ttl",
             type=TTL(),
-            help=f"How long its resource lives after a heartbeat. [env: {ttl_variable}; default: 10m]",
+            help=f"How long the instance stays registered after a heartbeat. [env: {ttl_variable}; default: 10m]",
         ),
         click.option(
             "--degrade-when-late",
             type=DURATION,
             default="0s",
             show_default=True,
-            help="Say that it is degraded when its event loop was this late lately; 0s: never.",
+            help="Report degraded while the event loop is often later than this. 0s: never.",
         ),
         tls_options,
     )
 
 
 def _source(param: click.Parameter | None, ctx: click.Context | None) -> str:
-    """Where a value came from: the variable or the flag."""
+    """Return where a value came from: the name of its environment variable or its flag."""
     if param is None:
         return "duration"
     if ctx is not None and param.name is not None and isinstance(param.envvar, str):

@@ -1,4 +1,4 @@
-"""Serve HTTP beside a node's work. Apart from `running`, because agents serve none and need not load a server."""
+"""An aiohttp application served beside an instance's gRPC port. Agents do not import it, to save memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.transport import listen_sockets
 
 @asynccontextmanager
 async def serve(app: web.Application, listen: tuple[str, int]) -> AsyncIterator[str]:
-    """Serve an application and yield its host:port. Raises StartError when the port cannot be had."""
+    """Serve an application and yield its host:port. Raises NodeStartError if the port cannot be used."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:

@@ -1,6 +1,6 @@
-"""What auths and proxies have in common: one gRPC port with health, one diag port, heartbeats.
+"""The common part of auths and proxies: a gRPC port with health checks, a diag port, and heartbeats.
 
-RFD 226: an instance is unhealthy when it cannot heartbeat, and then says so on both ports.
+RFD 226: an instance that cannot send heartbeats is unhealthy, and reports so on both ports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fleet.protocol import durations, text_limits
 from fleet.protocol.instance_labels import DIAG_LABEL, DRAINING_LABEL, REGION_LABEL, TTL_LABEL
 from fleet.protocol.recovery import announce
 from fleet.transport import channels, diag
-from fleet.transport.backend import Backend, BackendUnavailableError, Kind, BackendTimeoutError
+from fleet.transport.backend import Backend, BackendTimeoutError, BackendUnavailableError, Kind
 from fleet.transport.declared_status import DeclaredStatus
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessHealth
@@ -39,20 +39,20 @@ from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
 
-#: An agent's id is a UUID; what is much longer is no id.
+#: Longest id of an agent, in characters. Ids are UUIDs.
 LONGEST_ID = text_limits.LONGEST_ID
 
-#: How long calls under way may take at the end, seconds.
+#: Seconds that RPCs in progress may take when the instance stops.
 _GRACE = 0.5
-#: So often a node that starts asks a backend again that did not answer.
+#: How often a starting instance tries again if the backend does not respond.
 _MAX_BACKEND_RETRIES = 4
-#: Between the first heartbeats of a node that waits for an auth, seconds.
+#: Seconds between the first heartbeats of an instance that waits for an auth.
 _FIRST_PAUSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceFlags:
-    """How one instance is configured."""
+    """Configuration of one instance."""
 
     name: str
     id: str
@@ -66,47 +66,47 @@ class InstanceFlags:
     advertise_diag: tuple[str, int] | None = None
     announce_ttl: float = announce.DEFAULT_TTL
     labels: dict[str, str] = field(default_factory=dict)
-    #: Where it runs, for people and for alerts; None: nobody said.
+    #: Region, for people and for alerts; None: not set.
     region: str | None = None
-    #: It says that it is degraded when its event loop is this late, seconds; 0: never.
+    #: Lateness of the event loop at which the instance reports degraded, seconds; 0: never.
     degrade_when_late: float = 0.0
     tls: TLSFiles = field(default_factory=TLSFiles)
-    #: Off loopback, without certificates of clients: everybody who reaches an auth may change the cluster.
+    #: Off loopback, without client certificates: everybody who reaches an auth may change the cluster.
     anybody: bool = False
 
 
 class AuthsUnavailable(BackendUnavailableError):
-    """No auth took a heartbeat; the sentence says what the last one answered."""
+    """No auth accepted a heartbeat. The message is the error of the last one."""
 
 
 class Presence(Protocol):
-    """Where an instance has its resource, and how it writes it there."""
+    """Where an instance registers, and how it writes its resource."""
 
-    #: How long the first heartbeat may wait for an auth, seconds.
+    #: Seconds that the first heartbeat may wait for an auth.
     patience: float
 
     async def put(self, server: types_pb2.ServerV2) -> None:
-        """Write the resource. Raises BackendUnavailable."""
+        """Write the resource. Raises BackendUnavailableError."""
 
     async def delete(self) -> None:
-        """Delete the resource. Raises BackendUnavailable."""
+        """Delete the resource. Raises BackendUnavailableError."""
 
     async def close(self) -> None:
-        """Close the connections that are kept for it."""
+        """Close the connections."""
 
 
 class Instance:
-    """One auth or proxy, less the services of its role: add those to `server` before `start`."""
+    """An auth or proxy without the services of its role: add those to `server` before `start`."""
 
     def __init__(self, kind: Kind, flags: InstanceFlags) -> None:
-        """Make it. Raises StartError when the backend's address is none."""
+        """Raises NodeStartError if the backend address is invalid."""
         self.kind: Kind = kind
         self.flags = flags
         self.schedule = announce.schedule(flags.announce_ttl, random.random())
         self.process = ProcessHealth(self.schedule.tick)
         self.process.register(kind)
         self.registry = diag.new_registry(self.process)
-        #: What it could not use, of its peers and of the backend.
+        #: Counts messages and resources of peers and of the backend that could not be used.
         self.refusals = Refusals(self.registry)
         try:
             self.backend = Backend(
@@ -129,7 +129,7 @@ class Instance:
         )
         self._seconds = Histogram(
             "backend_write_seconds",
-            "Duration of writes to the backend",
+            "Duration of writes to the backend, in seconds",
             ["component"],
             registry=self.registry,
         )
@@ -139,20 +139,20 @@ class Instance:
         self.declared_status = DeclaredStatus()
         HealthServicer(self.process, self.declared_status).add_to(self.server)
         InstanceAdminServicer(flags.id, self.declared_status, flags.listen[0]).add_to(self.server)
-        #: Of its resource; what is known only once it listens may be added before `start`.
+        #: Labels of the resource. Addresses that are known only after listening can be added before `start`.
         self.labels = dict(flags.labels)
         self._stack = AsyncExitStack()
         self._heartbeats: asyncio.Task[None] | None = None
-        # What its resource says has changed: others are to know before the next heartbeat.
+        # Set when the resource has changed, so that a heartbeat follows at once.
         self._announce_soon = asyncio.Event()
         self.declared_status.listen(self._announce_soon.set)
         self.grpc_address = ""
         self.diag_address = ""
 
     async def start(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Listen on both ports and heartbeat once. Raises StartError, and leaves nothing running then.
+        """Listen on both ports and send the first heartbeat. Raises NodeStartError, after stopping everything.
 
-        `prepare` runs in between: it may add labels, and raise StartError.
+        `prepare` runs in between. It may add labels, and raise NodeStartError.
         """
         try:
             await self._listen()
@@ -172,7 +172,7 @@ class Instance:
             )
 
     def ready_fields(self) -> dict[str, object]:
-        """What the ready line says."""
+        """Return the content of the ready line."""
         return {
             "role": self.kind,
             "id": self.flags.id,
@@ -182,11 +182,11 @@ class Instance:
         }
 
     def listen_flags(self) -> list[str]:
-        """Flags with which another run listens where this one does."""
+        """Return the flags with which the next run listens on the same addresses."""
         return ["--listen", self.grpc_address, "--diag-listen", self.diag_address]
 
     async def deregister(self) -> None:
-        """Say NOT_SERVING, stop heartbeating and delete the resource: nobody new is to come."""
+        """Report NOT_SERVING, stop sending heartbeats and deregister."""
         self.process.leave()
         if self._heartbeats is None:
             return
@@ -195,10 +195,10 @@ class Instance:
         try:
             await self.presence.delete()
         except BackendUnavailableError as error:
-            log.warning("resource.left: it stays until it expires: %s", error)
+            log.warning("resource.left: cannot deregister; the registration expires by itself: %s", error)
 
     async def stop(self) -> None:
-        """End all of it, in half a second or so."""
+        """Deregister and stop. It takes about half a second."""
         await self.deregister()
         await self.server.stop(_GRACE)
         await self._stack.aclose()
@@ -206,11 +206,11 @@ class Instance:
         await self.backend.close()
 
     def refuse_resource(self, name: str, reason: str) -> None:
-        """Count a resource of the backend that cannot be used, and tell of it once a name."""
+        """Count a resource of the backend that cannot be used, and log it once per name."""
         self.refusals.refuse("resource", name, name, reason)
 
     def address_in(self, server: types_pb2.ServerV2, text: str) -> tuple[str, int] | None:
-        """An address of a resource; None, counted and told, when it is none: that must not stop the others."""
+        """Return an address of a resource. An invalid one is counted and logged, and None is returned."""
         try:
             return addresses.parse(text)
         except ValueError as error:
@@ -237,7 +237,9 @@ class Instance:
         try:
             port = channels.add_port(self.server, listen_address, flags.tls)
         except RuntimeError:
-            raise lifecycle.NodeStartError(f"cannot listen on {listen_address}: the port is in use or not ours") from None
+            raise lifecycle.NodeStartError(
+                f"cannot listen on {listen_address}: the port is in use, or this user may not use it"
+            ) from None
         except TLSError as error:
             raise lifecycle.NodeStartError(str(error)) from None
         self.grpc_address = addresses.join(flags.listen[0], port)
@@ -258,7 +260,7 @@ class Instance:
                 self.process.record_failure(self.kind)
                 wait = self.schedule.retry
             except Exception:
-                log.exception("heartbeat.failed: by a fault of ours")
+                log.exception("heartbeat.failed: internal error")
                 self.process.record_failure(self.kind)
                 wait = self.schedule.retry
 
@@ -273,7 +275,8 @@ class Instance:
                     raise
                 await asyncio.sleep(_FIRST_PAUSE)
             except BackendTimeoutError:
-                # A host on which a whole fleet starts holds its backend up for a moment: that is no wrong address.
+                # While a whole fleet starts on one host, its backend may not respond for a moment. The address is right
+                # then.
                 silent_count += 1
                 if silent_count > _MAX_BACKEND_RETRIES and time.monotonic() >= deadline:
                     raise
@@ -312,7 +315,7 @@ class Instance:
 
 
 class _BackendPresence:
-    """The instance writes its resource to the backend itself."""
+    """Writes the instance's resource to the backend directly."""
 
     patience = 0.0
 
@@ -320,33 +323,38 @@ class _BackendPresence:
         self._instance = instance
 
     async def put(self, server: types_pb2.ServerV2) -> None:
-        """Write the resource. Raises BackendUnavailable."""
+        """Write the resource. Raises BackendUnavailableError."""
         instance = self._instance
         with instance.measure_write("heartbeat"):
             await instance.backend.put_instance(instance.kind, server, instance.flags.announce_ttl)
 
     async def delete(self) -> None:
-        """Delete the resource. Raises BackendUnavailable."""
+        """Delete the resource. Raises BackendUnavailableError."""
         await self._instance.backend.delete_instance(self._instance.kind, self._instance.flags.id)
 
     async def close(self) -> None:
-        """Do nothing: the connections are the backend's."""
+        """Do nothing: the backend owns the connections."""
 
 
 def _hint_for(error: BackendUnavailableError) -> str:
     if isinstance(error, AuthsUnavailable):
-        return "does an auth run, and is --auth-http right? --heartbeat-to backend does without auths"
-    return "is --backend right, and does it run?"
+        return (
+            "check that an auth is running and that --auth-http is right; with --heartbeat-to backend the proxy "
+            "needs no auth"
+        )
+    return "check that --backend is right and that the backend is running"
 
 
 def _password(path: Path | None) -> str | None:
-    """Read a password from its file. Raises StartError."""
+    """Return the password in a file. Raises NodeStartError."""
     try:
         return None if path is None else path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise lifecycle.NodeStartError(f"--backend-password-file {path} cannot be read: {error}") from None
+        raise lifecycle.NodeStartError(f"cannot read --backend-password-file {path}: {error}") from None
 
 
-async def abort_unavailable(context: grpc.aio.ServicerContext[object, object], error: BackendUnavailableError) -> Never:
-    """Answer a call that needed the backend."""
+async def abort_unavailable(
+    context: grpc.aio.ServicerContext[object, object], error: BackendUnavailableError
+) -> Never:
+    """End an RPC that needs the backend with UNAVAILABLE."""
     await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

@@ -1,4 +1,4 @@
-"""fleet.v1.InstanceAdmin: an operator, or a console, drains an instance or calls it degraded."""
+"""fleet.v1.InstanceAdmin: drains an instance or marks it degraded, on request of an operator or the web app."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _StandingRequest = fleet_pb2.SetStandingRequest
 
 
 class InstanceAdminServicer:
-    """Method names are those of the .proto."""
+    """The gRPC service. Method names are those of the .proto."""
 
     def __init__(self, instance_id: str, declared_status: DeclaredStatus, host: str = "127.0.0.1") -> None:
-        """`host` is where the instance listens."""
+        """`host` is the address on which the instance listens."""
         self._instance_id = instance_id
         self._declared_status = declared_status
         self._host = host
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve it."""
+        """Register the service on a gRPC server."""
         fleet_pb2_grpc.add_InstanceAdminServicer_to_server(self, server)
 
     async def SetStanding(  # noqa: N802
         self, request: fleet_pb2.SetStandingRequest, context: Context
     ) -> fleet_pb2.SetStandingResponse:
-        """Say it, or take it back; repeated it changes nothing."""
+        """Drain, undrain, mark degraded or clear degraded. Repeating a request changes nothing."""
         await operators.require_operator(context, "drain instances", self._host)
         await operators.require_reason(context, request.reason)
         declared_status, reason = self._declared_status, request.reason
@@ -45,7 +45,9 @@ class InstanceAdminServicer:
             case _StandingRequest.WORD_RESTORE:
                 declared_status.restore()
             case _:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is none")
+                await context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT, f"word: {request.word} is not a known action"
+                )
         return fleet_pb2.SetStandingResponse(
             instance_id=self._instance_id,
             draining=declared_status.drain_declaration is not None,

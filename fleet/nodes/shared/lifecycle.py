@@ -1,4 +1,4 @@
-"""What every node does around its work: start on time or fail with one line, say that it is ready, end when told."""
+"""The lifecycle of every program: start or fail with one line, print the ready line, stop on a signal or restart."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _log = logging.getLogger(__name__)
 
 
 class NodeStartError(Exception):
-    """A node that cannot start; the sentence says what to mend. Exit code 2."""
+    """The program cannot start. The message says what to fix. Exit code 2."""
 
 
 def raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: the usual 1024 are 500 agents, or a proxy's thousand tunnels."""
+    """Raise the limit of open files as far as allowed: the usual 1024 is too low for 500 agents or 1,000 tunnels."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run(work: Callable[[], None]) -> None:
-    """Do a node's work; a StartError becomes one line on stderr and exit code 2."""
+    """Run a program. A NodeStartError becomes one line on stderr and exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[log_format.handler()])
     raise_file_limit()
     garbage.collect_less()
@@ -49,7 +49,7 @@ def run(work: Callable[[], None]) -> None:
 
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a node's coroutine to its end on a loop of its own, on which a caller that leaves is no fault."""
+    """Run a coroutine on a new event loop that does not log an error when a gRPC caller leaves early."""
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_own_error)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(work)
@@ -62,12 +62,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell of what nobody caught, unless it is an answer that its caller did not wait for.
+    """Log an unhandled exception, unless it is a gRPC response whose caller had already left.
 
-    grpc.aio drops a failed answer when it knows that the caller is gone, and lets it escape when the connection
-    broke a moment earlier: with nobody left to be told, a traceback of it is noise.
+    grpc.aio drops a failed response if it knows that the caller is gone, but raises if the connection broke a moment
+    earlier. A traceback of that would only be noise.
     """
-    import grpc.aio  # here, because forwarders and balancers do without it
+    import grpc.aio  # imported here, because forwarders and balancers do not need grpc
 
     if isinstance(context.get("exception"), grpc.aio.InternalError) and "future" in context:
         _log.debug("answer.unsent: %s", context["exception"])
@@ -76,8 +76,8 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 
 def _is_own_error(record: logging.LogRecord) -> bool:
-    """Drop what grpc.aio says of a refusal that could not be sent, for its caller's deadline had just passed."""
-    import grpc.aio  # as above
+    """Drop grpc.aio's log record about an error response that was not sent because the caller's deadline had passed."""
+    import grpc.aio  # imported here for the same reason
 
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, grpc.aio.InternalError):
@@ -87,7 +87,7 @@ def _is_own_error(record: logging.LogRecord) -> bool:
 
 
 async def start_listening(address: tuple[str, int], start: Awaitable[T]) -> T:
-    """Await something that listens on `address`. Raises StartError when the port cannot be had."""
+    """Await something that listens on `address`. Raises NodeStartError if the port cannot be used."""
     try:
         return await start
     except OSError as error:
@@ -96,14 +96,14 @@ async def start_listening(address: tuple[str, int], start: Awaitable[T]) -> T:
 
 
 def _listen_problem(error: OSError) -> str:
-    """What is in the way; asyncio's own sentence says the address, too, and in Python's spelling."""
+    """Return the reason in words. asyncio's own text repeats the address."""
     if error.errno == errno.EADDRINUSE:
-        return "the port is in use; choose another, or 0 for one that is free"
+        return "the port is in use; choose another one, or 0 for any free port"
     return error.strerror or str(error)
 
 
 def announce(**facts: Any) -> None:
-    """Print the ready line that supervisors wait for."""
+    """Print the ready line, which supervisors wait for."""
     sys.stdout.write(json.dumps({"event": "ready", **facts}) + "\n")
     sys.stdout.flush()
 
@@ -116,7 +116,7 @@ async def wait_for_stop_signal() -> None:
 
 
 def set_on_stop_signal(stop_event: asyncio.Event) -> None:
-    """Have SIGTERM and SIGINT set an event; before the ready line, which invites them."""
+    """Set an event on SIGTERM and SIGINT. Call it before the ready line: signals may come right after it."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_event.set)
@@ -124,32 +124,32 @@ def set_on_stop_signal(stop_event: asyncio.Event) -> None:
 
 @dataclass
 class Shutdown:
-    """Whether a node is to end, or to end and start again; one for each run."""
+    """A requested restart of a program. Each run has its own."""
 
     stop_event: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Seconds that those who are on it may take to leave; None: its own.
+    #: Drain time of this restart, seconds; None: the program's own setting.
     drain: float | None = None
-    #: Flags that keep its addresses; None: it is not to start again.
+    #: Flags that keep the addresses in the next run; None: no restart.
     flags: Sequence[str] | None = None
     is_restart_requested: bool = False
 
     def request_restart(self, drain: float | None) -> None:
-        """Start again."""
+        """Request a restart."""
         self.is_restart_requested, self.drain = True, drain
         self.stop_event.set()
 
     def argv(self) -> list[str] | None:
-        """The command line to start again with; None when it is to end."""
+        """Return the command line of the next run; None if the program must stop instead."""
         if not self.is_restart_requested or self.flags is None:
             return None
         argv, flags = list(sys.orig_argv), list(self.flags)
         if argv[-len(flags) :] != flags:
-            argv += flags  # of a flag that is given twice, click takes the last
+            argv += flags  # if a flag is given twice, click uses the last one
         return [sys.executable, *argv[1:]]
 
 
 def replace_process(argv: list[str]) -> None:
-    """Become a new run of this program: same pid, so whoever watches it goes on doing so; same environment."""
+    """Replace this process with a new run of the program, which keeps its pid and its environment."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(argv[0], argv)  # noqa: S606 - our own command line

@@ -1,4 +1,4 @@
-"""A node that notices by itself that it is overloaded: its event loop runs late, so everybody waits for it."""
+"""Detection of overload: an instance whose event loop runs late reports that it is degraded."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator
 from fleet.processes import background
 from fleet.transport.declared_status import DeclaredStatus
 
-#: How often the loop's lateness is looked at, seconds.
+#: Seconds between two measurements of the event loop's lateness.
 _TICK = 0.25
-#: One late tick may be a garbage collection; so many of the last ones are load.
+#: One late tick may be a garbage collection. This many of the last ticks mean overload.
 _LATE_TICKS, _TICKS = 3, 8
-#: The word holds for this, unless it is said again, seconds.
+#: Seconds for which the degraded state lasts, unless it is reported again.
 _DEGRADED_SECONDS = 10.0
 
 
 @contextlib.asynccontextmanager
 async def watch_lateness(declared_status: DeclaredStatus, limit: float) -> AsyncIterator[None]:
-    """Say that the node is degraded while its loop is often late by more than `limit` seconds."""
+    """Report degraded while the event loop is often late by more than `limit` seconds."""
     task = background.start(_watch(declared_status, limit), name="lateness")
     try:
         yield
@@ -35,4 +35,6 @@ async def _watch(declared_status: DeclaredStatus, limit: float) -> None:
         await asyncio.sleep(_TICK)
         late_ticks = [*late_ticks, loop.time() - due > limit][-_TICKS:]
         if late_ticks[-1] and late_ticks.count(True) >= _LATE_TICKS:
-            declared_status.degrade(f"its event loop is late by more than {limit * 1000:.0f} ms", _DEGRADED_SECONDS)
+            declared_status.degrade(
+                f"the event loop is late by more than {limit * 1000:.0f} ms", _DEGRADED_SECONDS
+            )

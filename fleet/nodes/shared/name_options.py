@@ -1,4 +1,4 @@
-"""Names of clusters and regions, as flags give them: they become folders, keys and labels."""
+"""Option types for the names of clusters and regions. Folders, keys and labels are made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def _option_type(subject: str) -> ParsedOption[str]:
     def parse(text: str) -> str:
         if _NAME.fullmatch(text) is None:
             raise ValueError(
-                f"{text!r} is no name of a {subject}: write up to 64 letters, digits, dots, dashes and underscores"
+                f"{text!r} is not a valid {subject} name: use 1 to 64 letters, digits, dots, dashes and underscores, "
+                "with a letter or digit at both ends"
             )
         return text
 

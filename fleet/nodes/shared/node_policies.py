@@ -1,6 +1,7 @@
-"""The policies of one auth or proxy: read when it starts, reported, accepted into `policies.env` for the next start.
+"""The policies of one auth or proxy: loaded at the start, reported, and set in `policies.env` for the next start.
 
-RFD 226's variables, fleet.protocol.policies.env_policies. Service: fleet.v1.NodePolicies. docs/policies.md
+They are RFD 226's environment variables (fleet.protocol.policies.env_policies). Service: fleet.v1.NodePolicies.
+docs/reference/policies.md
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: More values than there are policies are a mistake, and so are longer ones.
+#: Longest value, in characters. Longer values, or more values than there are policies, are a mistake.
 _LONGEST = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What one node was started with."""
+    """The policies that one instance was started with."""
 
     role: str
-    #: As it was given, without what the file says.
+    #: The environment at the start, without the values of policies.env.
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: What its command line fixes, as text.
+    #: Values that the command line sets, as text.
     flags: Mapping[str, str] = field(default_factory=dict)
-    #: Where accepted policies are kept; None: nowhere.
+    #: Directory of policies.env; None: the instance accepts no policies.
     data_folder: Path | None = None
-    #: What it runs with.
+    #: The policies that the instance runs with.
     effective_values: tuple[PolicyValue, ...] = ()
 
     @property
@@ -58,16 +59,16 @@ class Policies:
         return self.data_folder / env_policies.FILE_NAME if self.data_folder else None
 
     def merge_environment(self) -> dict[str, str]:
-        """The environment that the node is to read."""
+        """Return the environment variables that the instance must read."""
         return env_policies.merge_environment(self.environment, self.effective_values)
 
     def read_accepted(self) -> dict[str, str]:
-        """What the file says now. Raises PolicyError, OSError."""
+        """Return the values in policies.env now. Raises PolicyError, OSError."""
         return _read(self.path) if self.path else {}
 
     def accept(self, policy_values: Mapping[str, str]) -> None:
-        """Keep them, whole or not at all. Raises OSError."""
-        assert self.path is not None, "asked only where there is a data folder"
+        """Write policies.env atomically. Raises OSError."""
+        assert self.path is not None, "policies are accepted only with a data directory"
         new_path = self.path.with_suffix(".new")
         with new_path.open("w", encoding="utf-8") as file:
             file.write(env_policies.format_file(policy_values))
@@ -77,9 +78,12 @@ class Policies:
 
 
 def load(
-    role: str, data_folder: Path | None, environment: Mapping[str, str], flags: Mapping[str, str] | None = None
+    role: str,
+    data_folder: Path | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, str] | None = None,
 ) -> Policies:
-    """Read them, once per start. Raises StartError, naming file or variable."""
+    """Load the policies at a start. Raises NodeStartError, naming the file or variable."""
     flag_values = flags or {}
     path = data_folder / env_policies.FILE_NAME if data_folder else None
     try:
@@ -87,7 +91,7 @@ def load(
             folders.make_private(data_folder)
         accepted_values = _read(path) if path else {}
     except OSError as error:
-        raise lifecycle.NodeStartError(f"--data {data_folder}: {error.strerror}") from None
+        raise lifecycle.NodeStartError(f"cannot use --data {data_folder}: {error.strerror}") from None
     except (PolicyError, UnicodeDecodeError) as error:
         raise lifecycle.NodeStartError(f"{path}: {error}") from None
     effective_values = env_policies.effective_values(role, environment, accepted_values, flag_values)
@@ -97,9 +101,9 @@ def load(
 def load_with_ttl(
     role: str, data_folder: Path | None, environment: Mapping[str, str], flag: float | None
 ) -> tuple[Policies, float]:
-    """Read them, and the announce TTL that follows, seconds; `flag` is what the command line says of it.
+    """Load the policies, and return them with the announce TTL in seconds. `flag` is the TTL on the command line.
 
-    Raises StartError.
+    Raises NodeStartError.
     """
     variable = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}[role]
     flags = {} if flag is None else {variable: durations.format_seconds(flag)}
@@ -119,9 +123,9 @@ def run_instance(
     announce_ttl: float | None,
     **options: Any,
 ) -> None:
-    """Run an auth or a proxy by its flags, those of `instance_options`, and its policies.
+    """Run an auth or a proxy with its flags (those of `instance_options`) and its policies.
 
-    `serve` returns the command line of the next run, which begins then; None when there is to be none.
+    `serve` returns the command line of the next run, which starts then; None: no next run.
     """
 
     def work() -> None:
@@ -135,12 +139,12 @@ def run_instance(
 
 
 class NodePoliciesServicer:
-    """Method names are those of the .proto."""
+    """The gRPC service. Method names are those of the .proto."""
 
     def __init__(
         self, instance: Instance, own: Policies, restart: Callable[[float | None], None] | None
     ) -> None:
-        """`restart` ends this run and begins another, with seconds to drain or None; None if that cannot be done."""
+        """`restart` starts the next run after a drain time in seconds (None: the default); None: cannot restart."""
         self._instance = instance
         self._own = own
         self._restart = restart
@@ -149,13 +153,13 @@ class NodePoliciesServicer:
         self._is_restarting = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve it."""
+        """Register the service on a gRPC server."""
         fleet_pb2_grpc.add_NodePoliciesServicer_to_server(self, server)
 
     async def GetPolicies(  # noqa: N802
         self, request: fleet_pb2.GetPoliciesRequest, context: Context
     ) -> fleet_pb2.PoliciesReport:
-        """Report."""
+        """Report the policies of this run and of the next one."""
         del request, context
         return self._report()
 
@@ -163,13 +167,15 @@ class NodePoliciesServicer:
         self, request: fleet_pb2.SetPoliciesRequest, context: Context
     ) -> fleet_pb2.PoliciesReport:
         """Accept policies for the next start."""
-        await operators.require_operator(context, "change its policies", self._instance.flags.listen[0])
+        await operators.require_operator(context, "change policies", self._instance.flags.listen[0])
         if refusal := self._refusal():
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         if len(request.values) > len(env_policies.POLICIES) or any(
             len(text) > _LONGEST for text in request.values.values()
         ):
-            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "values: too many, or too long")
+            await self._refuse(
+                context, grpc.StatusCode.INVALID_ARGUMENT, "values: too many values, or a value is too long"
+            )
         accepted_values, problems = env_policies.check(self._own.role, request.values)
         if problems:
             await self._refuse(
@@ -180,7 +186,9 @@ class NodePoliciesServicer:
             await self._refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"revision: {request.revision!r} is not what is accepted here, {current_revision!r}: somebody else wrote meanwhile",
+                f"revision: {request.revision!r} is out of date; the stored revision is "
+                f"{current_revision!r}. Read the policies "
+                "and try again",
             )
         try:
             self._own.accept(accepted_values)
@@ -188,28 +196,32 @@ class NodePoliciesServicer:
             await self._refuse(
                 context, grpc.StatusCode.FAILED_PRECONDITION, f"{self._own.path}: {error.strerror}"
             )
-        log.info("policies.accepted: %s, revision %s", ", ".join(sorted(accepted_values)) or "none", self._revision())
+        log.info(
+            "policies.accepted: %s, revision %s",
+            ", ".join(sorted(accepted_values)) or "none",
+            self._revision(),
+        )
         return self._report()
 
     async def Restart(  # noqa: N802
         self, request: fleet_pb2.RestartRequest, context: Context
     ) -> fleet_pb2.RestartResponse:
-        """End gracefully and start again."""
-        await operators.require_operator(context, "restart it", self._instance.flags.listen[0])
+        """Stop gracefully and start again."""
+        await operators.require_operator(context, "restart instances", self._instance.flags.listen[0])
         await operators.require_reason(context, request.reason)
         if request.run_id != self._run_id:
             await self._refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"run_id: {request.run_id!r} is not this run, {self._run_id!r}",
+                f"run_id: {request.run_id!r} is out of date; this run is {self._run_id!r}",
             )
         if self._restart is None:
             await self._refuse(
-                context, grpc.StatusCode.FAILED_PRECONDITION, "this node cannot restart itself"
+                context, grpc.StatusCode.FAILED_PRECONDITION, "this instance cannot restart itself"
             )
         elif not self._is_restarting:
             self._is_restarting = True
-            log.info("policies.restarting: %s", request.reason or "an operator asked for it")
+            log.info("policies.restarting: %s", request.reason or "requested by an operator")
             self._restart(request.drain_ms / 1000 if request.drain_ms else None)
         return fleet_pb2.RestartResponse()
 
@@ -218,9 +230,12 @@ class NodePoliciesServicer:
         current_values = {policy.name: policy for policy in own.effective_values}
         next_values: tuple[PolicyValue, ...] = ()
         with contextlib.suppress(PolicyError, OSError):
-            next_values = env_policies.effective_values(own.role, own.environment, own.read_accepted(), own.flags)
+            next_values = env_policies.effective_values(
+                own.role, own.environment, own.read_accepted(), own.flags
+            )
         values_beneath = {
-            policy.name: policy for policy in env_policies.effective_values(own.role, own.environment, {}, own.flags)
+            policy.name: policy
+            for policy in env_policies.effective_values(own.role, own.environment, {}, own.flags)
         }
         return fleet_pb2.PoliciesReport(
             instance_id=self._instance.flags.id,
@@ -250,9 +265,11 @@ class NodePoliciesServicer:
 
     def _refusal(self) -> str:
         if self._own.path is None:
-            return "this node has no data folder (--data): its policies come from its environment alone"
+            return (
+                "this instance has no data directory (--data), so its policies come from its environment only"
+            )
         if self._restart is None:
-            return "this node cannot restart itself"
+            return "this instance cannot restart itself"
         return ""
 
     async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> Never:

@@ -1,4 +1,4 @@
-"""Numbers of flags: "nan" and "inf" are floats to Python, and pass every range."""
+"""Option type for finite numbers: click's ranges accept "nan" and "inf"."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing_extensions import override
 
 
 class Number(click.FloatRange):
-    """A range of real numbers."""
+    """A range of finite numbers."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number

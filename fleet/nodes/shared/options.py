@@ -1,4 +1,4 @@
-"""What our commands add to click: types of options that a function reads, and options that several commands share."""
+"""Additions to click: option types with a parse function, and groups of options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing_extensions import override
 
 T = TypeVar("T")
 
-#: What click makes a command of, and what adds an option to it.
+#: A function that click makes a command of, and a decorator that adds an option to it.
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 
 class ParsedOption(click.ParamType[T], Generic[T]):
-    """A type of option that a function reads from text; a ValueError that the function raises is a usage error."""
+    """An option type with a parse function. A ValueError of the function is a usage error."""
 
     def __init__(self, name: str, parse: Callable[[str], T]) -> None:
         self.name = name

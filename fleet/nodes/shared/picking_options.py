@@ -1,4 +1,4 @@
-"""Flags of who picks destinations by health: the balancer, the gateway. docs/destination-health.md, "Picking"."""
+"""Flags for picking destinations by health (balancer and gateway). docs/reference/destination-health.md, "Picking"."""
 
 from __future__ import annotations
 
@@ -16,35 +16,38 @@ _options = combine(
     click.option(
         "--headroom",
         type=Number(min=1),
-        help="How many times what it gets when all are well each can take: none gets more while others are left, "
-        "sick ones in the end. Default: nobody knows, and the last one that is well may take all.",
+        help="Capacity of each destination, as a multiple of its load when all are healthy. Refloat sends a "
+        "destination no more than that while others have room, and uses unhealthy ones last. Default: unknown, "
+        "so the last healthy destination may get all traffic.",
     ),
     click.option(
         "--degraded-weight",
         type=click.IntRange(1, 100),
         default=100,
         show_default=True,
-        help="Percent of its weight that a Degraded one has.",
+        help="Weight of a degraded destination, in percent of its normal weight.",
     ),
     click.option(
         "--slow-start",
         type=DURATION,
         default="0s",
         show_default=True,
-        help="One that became Healthy comes to its whole weight within this, from a tenth of it on; 0s: at once.",
+        help="Time in which a destination that became healthy returns to its full weight, starting at 10 %. 0s: at "
+        "once.",
     ),
     click.option(
         "--min-healthy",
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="Degraded ones take a part when fewer than this are Healthy, however much of the capacity those are.",
+        help="Degraded destinations share the load when fewer than this number are healthy, whatever capacity the "
+        "healthy ones have.",
     ),
 )
 
 
 def picking_options(command: Command) -> Command:
-    """Add the flags of picking; the command is given what they say as `picking_settings`."""
+    """Add the flags for picking; the command receives them as `picking_settings`."""
 
     @functools.wraps(command)
     def with_picking_settings(

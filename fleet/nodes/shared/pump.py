@@ -1,7 +1,7 @@
-"""Pass bytes between two TCP connections, with backpressure; hold them, or reset both.
+"""Copying bytes between two TCP connections with backpressure; both can be held or reset.
 
-The forwarder and the balancer are made of this. Nothing is parsed and nothing is buffered but what a
-transport had taken when its peer became slow.
+The forwarder and the balancer use it. Nothing is parsed. Nothing is buffered except what a transport had already
+accepted when its peer became slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from fleet.processes import background
 
-#: Close with RST at once, whatever is unsent: SO_LINGER on, 0 seconds.
+#: SO_LINGER on with 0 seconds: close with RST at once and drop unsent bytes.
 _LINGER_RESET = struct.pack("ii", 1, 0)
 
 
@@ -27,11 +27,11 @@ class _End(asyncio.Protocol):
     def __init__(self, link: ConnectionPair) -> None:
         self._link = link
         self.transport: asyncio.Transport | None = None
-        #: Its buffer is full: the other end must not read on.
+        #: The write buffer is full: the other end must stop reading.
         self.is_full = False
         self.is_reading = False
         self.at_eof = False
-        #: What came although we do not read: uvloop begins to read after `connection_made`, paused or not.
+        #: Bytes received while not reading: uvloop starts reading after `connection_made`, paused or not.
         self._early: list[bytes] = []
 
     @property
@@ -40,7 +40,7 @@ class _End(asyncio.Protocol):
 
     @property
     def _transport(self) -> asyncio.Transport:
-        assert self.transport is not None, "it is connected before anything is read or written"
+        assert self.transport is not None, "connected before anything is read or written"
         return self.transport
 
     @override
@@ -62,7 +62,7 @@ class _End(asyncio.Protocol):
         self.at_eof = True
         if self.is_reading:
             self._pass_end()
-        return True  # half open, as TCP is: the other direction may go on
+        return True  # half-closed: the other direction may continue
 
     @override
     def pause_writing(self) -> None:
@@ -79,7 +79,7 @@ class _End(asyncio.Protocol):
         self._link.on_end_lost(exc)
 
     def read(self, enabled: bool) -> None:
-        """Read, or stop reading."""
+        """Start or stop reading."""
         if self.transport is None or enabled == self.is_reading or self.transport.is_closing():
             return
         self.is_reading = enabled
@@ -95,14 +95,14 @@ class _End(asyncio.Protocol):
             self.transport.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Send on."""
+        """Write bytes to this connection."""
         self._transport.write(data)
 
     def reset(self) -> None:
-        """Close with a reset."""
+        """Close this connection with RST."""
         if self.transport is None or self.transport.is_closing():
             return
-        with contextlib.suppress(OSError):  # gone already
+        with contextlib.suppress(OSError):  # closed already
             self.transport.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET
             )
@@ -117,14 +117,16 @@ class _End(asyncio.Protocol):
 
     @property
     def has_pending_data(self) -> bool:
-        """It has ended, but what it said is not passed on yet."""
+        """This connection has ended, but not all of its bytes have been passed on yet."""
         return bool(self._early) or not self.is_reading
 
 
 class ConnectionPair:
-    """A connection that was accepted, and the one made for it. Give `near` to a server as its protocol."""
+    """An accepted connection and the connection made for it. Give `near` to a server as its protocol."""
 
-    def __init__(self, on_accepted: Callable[[ConnectionPair], None], on_ended: Callable[[ConnectionPair], None]) -> None:
+    def __init__(
+        self, on_accepted: Callable[[ConnectionPair], None], on_ended: Callable[[ConnectionPair], None]
+    ) -> None:
         self._on_accepted = on_accepted
         self._on_ended = on_ended
         self._is_held = False
@@ -133,7 +135,7 @@ class ConnectionPair:
         self.far = _End(self)
 
     async def dial(self, host: str, port: int, *, within: float) -> None:
-        """Make the far connection within seconds and let bytes flow. Raises OSError (TimeoutError among them)."""
+        """Open the far connection and start copying. `within`: seconds. Raises OSError (and TimeoutError)."""
         async with asyncio.timeout(within):
             await asyncio.get_running_loop().create_connection(lambda: self.far, host, port)
         if self._is_closed:
@@ -141,34 +143,33 @@ class ConnectionPair:
         self.update_reading()
 
     def hold(self, is_held: bool) -> None:
-        """Let nothing pass, end of stream included; what comes meanwhile waits with the sender's kernel."""
+        """Stop or resume copying, including the end of stream. Meanwhile bytes wait in the sender's kernel."""
         self._is_held = is_held
         self.update_reading()
 
     def reset(self) -> None:
-        """Reset both connections."""
         self.near.reset()
         self.far.reset()
 
     def close(self) -> None:
-        """Close both connections after what is unsent."""
+        """Close both connections after sending what is unsent."""
         for end in (self.near, self.far):
             if end.transport is not None:
                 end.transport.close()
 
     def update_reading(self) -> None:
-        """Read from each end if the other can take it."""
+        """Read from each end if the other end can accept more."""
         is_connected = self.near.transport is not None and self.far.transport is not None
         for end in (self.near, self.far):
             end.read(is_connected and not self._is_held and not end.peer.is_full)
 
     def on_end_connected(self, end: _End) -> None:
-        """An end is connected."""
+        """Handle a new connection of either end."""
         if end is self.near:
             self._on_accepted(self)
 
     def on_end_lost(self, error: Exception | None) -> None:
-        """An end is gone: so is the other, in the same manner."""
+        """Handle the loss of one end: close or reset the other end likewise."""
         if error is not None:
             self.reset()
         else:
@@ -179,7 +180,7 @@ class ConnectionPair:
 
 
 class Tasks:
-    """Tasks that nobody awaits, kept from the garbage collector, with their faults reported."""
+    """Background tasks that nobody awaits. They are kept from the garbage collector, and their errors are logged."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -191,6 +192,5 @@ class Tasks:
         task.add_done_callback(self._tasks.discard)
 
     def cancel(self) -> None:
-        """Cancel all."""
         for task in list(self._tasks):
             task.cancel()

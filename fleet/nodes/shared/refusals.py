@@ -1,6 +1,6 @@
-"""What a node could not use: each is counted, and told once of its kind and of who it came from.
+"""Invalid input of peers: every case is counted, and logged once per kind and peer.
 
-Who sends what is malformed sends it again and again, so a line for each would bury the others.
+A peer that sends invalid messages sends them again and again: a log line for each would hide all others.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from prometheus_client import CollectorRegistry, Counter
 
 log = logging.getLogger(__name__)
 
-#: Kinds and peers that are remembered, at most: names cost nothing to who makes them up.
+#: Most kinds and peers that are remembered: peers can make up names without limit.
 _MAX_LOGGED_KEYS = 1_000
 
 
 class Refusals:
-    """Those of one node."""
+    """Count and log of the input that one program refused."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
-            "refloat_refused", "What could not be used, by kind", ["kind"], registry=registry
+            "refloat_refused",
+            "Messages and resources refused because they could not be used, by kind",
+            ["kind"],
+            registry=registry,
         )
         self._logged_keys: set[tuple[str, str]] = set()
 
     def count(self, kind: str) -> None:
-        """Count one, where another line tells of it."""
+        """Count a refusal that another log line reports."""
         self._counter.labels(kind).inc()
 
     def refuse(self, kind: str, peer: str, subject: str, reason: str) -> None:
-        """Count one, and log `KIND.refused` once of a kind and peer."""
+        """Count a refusal, and log `KIND.refused` once per kind and peer."""
         self.count(kind)
         self.log_once(kind, peer, subject, reason)
 
     def log_once(self, kind: str, peer: str, subject: str, reason: str) -> None:
-        """Log `KIND.refused` once of a kind and peer, where another metric counts it."""
+        """Log `KIND.refused` once per kind and peer, for refusals that another metric counts."""
         if (kind, peer) in self._logged_keys or len(self._logged_keys) >= _MAX_LOGGED_KEYS:
             return
         self._logged_keys.add((kind, peer))
@@ -42,5 +45,5 @@ class Refusals:
 
 
 def host_of(peer: str) -> str:
-    """Who a gRPC peer is without its port, which is another for each connection."""
+    """Return the host of a gRPC peer, without the port, which differs per connection."""
     return peer.rpartition(":")[0] or peer

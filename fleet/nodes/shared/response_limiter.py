@@ -1,7 +1,6 @@
-"""Large answers: how many may wait for their readers, and how long each. docs/nodes.md.
+"""Limits of large responses: how many may wait for their readers, and for how long. docs/reference/nodes.md.
 
-A question of a few bytes is answered with megabytes of a list, and an answer that nobody reads stays in memory for as
-long as its call is open.
+A request of a few bytes can return megabytes, and a response that nobody reads stays in memory while its RPC is open.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from fleet.transport import peers
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-#: Of one caller, and of all.
+#: Most unread responses of one caller, and of all callers.
 _MOST_OF_ONE, _MOST = 8, 64
-#: An answer must be read within this, seconds. Over a slow line 2 MiB take as long as 17 s at 1 Mbit/s.
+#: Seconds within which a response must be read. On a slow line, 2 MiB take 17 s at 1 Mbit/s.
 _READ_WITHIN = 30.0
 
 
 class ResponseLimiter:
-    """Those of one server that are not read yet."""
+    """The unread large responses of one server."""
 
     def __init__(
         self, limit_per_caller: int = _MOST_OF_ONE, limit: int = _MOST, read_within: float = _READ_WITHIN
@@ -37,16 +36,19 @@ class ResponseLimiter:
         self._unread_counts: Counter[Hashable] = Counter()
 
     async def admit(self, context: Context) -> None:
-        """Count a call until it is over, and end it when its answer is not read in time.
+        """Count an RPC until it ends, and cancel it if its response is not read in time.
 
-        Refuse it when too many wait already: a caller by its certificate is held to its own share.
+        Refuse it if too many responses are unread. The limit per caller is by certificate, or else by host.
         """
         caller = _caller_of(context)
-        if self._unread_counts[caller] >= self._limit_per_caller or self._unread_counts.total() >= self._limit:
-            details = "too many answers wait that nobody reads"
+        if (
+            self._unread_counts[caller] >= self._limit_per_caller
+            or self._unread_counts.total() >= self._limit
+        ):
+            details = "too many responses are waiting to be read; read them, then try again"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details)
         task = asyncio.current_task()
-        assert task is not None, "a call is served by a task"
+        assert task is not None, "an RPC is served by a task"
         self._unread_counts[caller] += 1
         timeout = asyncio.get_running_loop().call_later(self._read_within, task.cancel)
 
@@ -56,7 +58,7 @@ class ResponseLimiter:
             if not self._unread_counts[caller]:
                 del self._unread_counts[caller]
 
-        # gRPC takes the call for served once it has sent the answer: when the other end has read enough of it.
+        # gRPC counts an RPC as served once the response is sent, which is when the client has read enough of it.
         task.add_done_callback(on_done)
 
 

@@ -1,7 +1,7 @@
-"""Standard input and output as one end of a pump: what `ssh -o ProxyCommand` gives to a program.
+"""Standard input and output as one end of a pump, as `ssh -o ProxyCommand` gives them to a program.
 
-Files, pipes and terminals are read and written by threads, because an event loop cannot wait for all of them; between
-them and the loop is a socket pair, so that to the pump it is a TCP connection like any other.
+Threads read and write them, because an event loop cannot wait for files, pipes and terminals alike. A socket pair
+connects the threads with the loop, so the pump sees an ordinary TCP connection.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _BLOCK = 256 * 1024
 
 
 class Stdio:
-    """The two threads, and the pump's end."""
+    """The writer thread and the pump's end."""
 
     def __init__(self, connection: TcpConnection, writer: threading.Thread) -> None:
         self.connection = connection
         self._writer = writer
 
     async def wait_until_written(self) -> None:
-        """Wait until everything that came from the pump stands on standard output."""
+        """Wait until everything from the pump is on standard output."""
         await asyncio.to_thread(self._writer.join)
 
 
 async def open_stdio(source: int = 0, sink: int = 1) -> Stdio:
-    """Begin to carry. The descriptors are read and written until their ends, and never closed."""
+    """Start copying. The file descriptors are read and written until they end, and never closed."""
     loop_socket, thread_socket = socket.socketpair()
     writer = threading.Thread(target=_write, args=(thread_socket, sink), daemon=True)
-    # A daemon, because nothing can wake it from a terminal on which nobody types.
+    # A daemon thread, because nothing can wake it from a terminal on which nobody types.
     threading.Thread(target=_read, args=(source, thread_socket.dup()), daemon=True).start()
     writer.start()
     loop_socket.setblocking(False)
@@ -56,7 +56,8 @@ def _write(sock: socket.socket, sink: int) -> None:
                 while view:
                     view = view[os.write(sink, view) :]
         except OSError:
-            # Whoever read us is gone: the pump's end must know, though the reader's thread still holds the socket. Both
-            # directions, because ending one does not wake who waits for room in a full buffer.
+            # The reader of our output is gone. The pump's end must see that although the reader thread still holds the
+            # socket. Both directions are shut down, because ending one does not wake a writer that waits for room in a
+            # full buffer.
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""How many tunnels agents want and have, for `/metrics` of auths and agents."""
+"""Metric of desired and actual tunnels per agent, for `/metrics` of auths and agents."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-#: Tunnels an agent wants, and tunnels it has.
+#: Number of desired tunnels of an agent, and number of its actual tunnels.
 TunnelCounts = tuple[int, int]
 
 
 class TunnelCountCollector(Collector):
-    """How many agents want so many tunnels and have so many, by `desired` and `actual`."""
+    """Number of agents for each pair of desired and actual tunnels (labels `desired` and `actual`)."""
 
     def __init__(self, name: str, counts: Callable[[], Iterable[TunnelCounts]]) -> None:
-        """`places` tells of each agent, when somebody looks."""
+        """`counts` is called at each scrape and returns one pair per agent."""
         self._name = name
         self._counts = counts
 
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(
-            self._name, "Agents by the tunnels they want and have", labels=["desired", "actual"]
+            self._name, "Agents by number of desired and actual tunnels", labels=["desired", "actual"]
         )
         for (desired_count, actual), agents in sorted(Tally(self._counts()).items()):
             family.add_metric([str(desired_count), str(actual)], agents)

@@ -1,4 +1,4 @@
-"""Files that are read again when they change: by what the file system says of them, looked at now and then."""
+"""Files that are read again when their metadata (stat) changes."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: So often files are looked at, seconds.
+#: Seconds between two checks of the files.
 _LOOK = 0.5
 
-#: Device, file, time in ns, size: another file, or another content; zeros: there is none.
+#: Device, inode, modification time in ns and size; zeros: no such file.
 _Stamp = tuple[int, int, int, int]
 
 
 class WatchedFiles:
-    """Some files, and what is to be done when they are others."""
+    """A set of files, and a function that reads them when one has changed."""
 
     def __init__(self, paths: Sequence[Path], read: Callable[[], Awaitable[None]]) -> None:
-        """Read nothing yet; `read` tells whoever must know what is wrong with them."""
+        """Read nothing yet. `read` reports its own errors."""
         self._paths = tuple(paths)
         self._read = read
         self._stamps: tuple[_Stamp, ...] | None = None
-        #: As they were at the last look: what changes from look to look is still being written.
+        #: The files at the last check: a file that differs from check to check is still being written.
         self._last_stamps: tuple[_Stamp, ...] | None = None
         self._wakeup = asyncio.Event()
 
     def record_stamps(self) -> None:
-        """Take note of them as they are; to be called before they are read: what changes meanwhile is read again."""
+        """Remember the state of the files. Call it before reading, so that a change during the read is seen later."""
         self._stamps = tuple(map(_stamp, self._paths))
 
     def reload_now(self) -> None:
-        """Read them again, whether they changed or not."""
+        """Read the files again, changed or not."""
         self._stamps = None
         self._wakeup.set()
 
     async def watch(self) -> None:
-        """Read them whenever they have changed, and then stayed as they are from one look to the next."""
+        """Read the files whenever they have changed and then stayed the same between two checks."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
@@ -51,7 +51,7 @@ class WatchedFiles:
                     self.record_stamps()
                     await self._read()
             except Exception:
-                log.exception("%s could not be put in force", ", ".join(map(str, self._paths)))
+                log.exception("cannot apply %s", ", ".join(map(str, self._paths)))
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -1,3 +1,3 @@
-"""A simulated fleet of any size on real ports. docs/simulate.md"""
+"""A simulated fleet of any size on real ports. docs/reference/simulated-fleet.md"""
 
 from __future__ import annotations

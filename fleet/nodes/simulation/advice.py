@@ -1,7 +1,9 @@
-"""Advice to invented agents to reconnect elsewhere, or to connect to another auth: fleet.v1.TunnelAdmin of simulated
-proxies. docs/simulate.md.
+"""fleet.v1.TunnelAdmin of simulated proxies: advice to reconnect, or to connect to another auth.
 
-The part that is asked decides who goes where; every part is told of the moves, for each holds the whole fleet.
+docs/reference/simulated-fleet.md.
+
+The process that receives the request decides where agents go. It tells every process of the simulation, because each
+one holds the whole fleet.
 """
 
 from __future__ import annotations
@@ -14,26 +16,27 @@ from typing import Any
 import grpc.aio
 from typing_extensions import override
 
-from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
+from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
-#: What is left ("proxy" or "auth"), an agent, the instance it leaves and the one it goes to, by their places.
+#: Kind of instance that is left ("proxy" or "auth"), then the indexes of the agent, the instance it leaves and the new
+#: one.
 Move = tuple[str, int, int, int]
 Spread = Callable[[Sequence[Move]], Awaitable[None]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class SimulatedAdvice:
-    """What the proxies of one part advised."""
+    """The advice that the proxies of one process have sent."""
 
     def __init__(self, fleet: SimulatedFleet, spread: Spread, chance: Random) -> None:
-        """`spread` tells every part of moves, this one too."""
+        """`spread` tells every process about moves, this one included."""
         self._fleet = fleet
         self._spread = spread
         self._chance = chance
-        #: By what is left, proxy and agent: the advice the agent has, and whether it stays.
+        #: By kind, proxy and agent: the id of the last advice, and whether the agent stays.
         self._advice_by_agent: dict[tuple[str, int, int], tuple[str, bool]] = {}
-        #: By advice: how often each agent was sent it.
+        #: By advisory id: how often each agent received it.
         self.sent_counts: dict[str, Counter[int]] = defaultdict(Counter)
 
     async def advise_agents(
@@ -46,14 +49,23 @@ class SimulatedAdvice:
         look_only: bool,
         leave_auth: str | None = None,
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """As a proxy does it: nobody is advised twice under one id. `leave_auth`: auth connections move, not tunnels.
+        """Advise agents as a proxy does: nobody is advised twice under one id.
 
-        Empty, that is whichever auth an agent is connected to.
+        With `leave_auth`, auth connections move instead of tunnels; if it is empty, whichever auth an agent is
+        connected to.
         """
         kind = "proxy" if leave_auth is None else "auth"
         absent_ids = sorted(agent_id for agent_id in agents if proxy.tunnels.get(agent_id) is None)
-        connected_ids = [agent_id for agent_id in (agents or self._list_connected(proxy)) if proxy.tunnels.get(agent_id) is not None]
-        places = {agent_id: tunnel.agent for agent_id in connected_ids if (tunnel := proxy.tunnels.get(agent_id)) is not None}
+        connected_ids = [
+            agent_id
+            for agent_id in (agents or self._list_connected(proxy))
+            if proxy.tunnels.get(agent_id) is not None
+        ]
+        places = {
+            agent_id: tunnel.agent
+            for agent_id in connected_ids
+            if (tunnel := proxy.tunnels.get(agent_id)) is not None
+        }
         new_agents = [
             agent
             for agent in places.values()
@@ -67,7 +79,8 @@ class SimulatedAdvice:
         staying_ids = [
             agent_id
             for agent_id, agent in places.items()
-            if self._advice_by_agent.get((kind, proxy.index, agent)) == (advisory_id, True) and agent not in advised_agents
+            if self._advice_by_agent.get((kind, proxy.index, agent)) == (advisory_id, True)
+            and agent not in advised_agents
         ]
         return fleet_pb2.AdviseReconnectResponse(
             proxy_id=proxy.id,
@@ -80,13 +93,18 @@ class SimulatedAdvice:
             absent_ids=absent_ids,
         )
 
-    def _advise(self, proxy: InstanceModel, agent: int, advisory_id: str, leave_auth: str | None) -> Move | None:
-        """Send it to one agent; who takes it goes to a proxy that is well and that it has no tunnel to, or to another
-        auth that is well."""
+    def _advise(
+        self, proxy: InstanceModel, agent: int, advisory_id: str, leave_auth: str | None
+    ) -> Move | None:
+        """Advise one agent. If it follows, it goes to a healthy proxy without a tunnel of it, or to a healthy auth."""
         fleet = self._fleet
         self.sent_counts[advisory_id][agent] += 1
         if leave_auth is None:
-            kind, leave_index, held_indexes = "proxy", proxy.index, {int(place) for place in fleet.places[agent]}
+            kind, leave_index, held_indexes = (
+                "proxy",
+                proxy.index,
+                {int(place) for place in fleet.places[agent]},
+            )
         else:
             kind, leave_index = "auth", int(fleet.auth[agent])
             held_indexes = {leave_index}
@@ -109,7 +127,7 @@ class SimulatedAdvice:
 
 
 class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
-    """The door of one proxy."""
+    """fleet.v1.TunnelAdmin of one simulated proxy."""
 
     def __init__(self, advice: SimulatedAdvice, proxy: InstanceModel) -> None:
         self._advice = advice
@@ -119,14 +137,14 @@ class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
     async def AdviseReconnect(
         self, request: fleet_pb2.AdviseReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Advise once for each id."""
+        """Advise agents to reconnect, once per advisory id."""
         return await self._advise_agents(request, context, leave_auth=None)
 
     @override
     async def AdviseAuthReconnect(
         self, request: fleet_pb2.AdviseAuthReconnectRequest, context: Context
     ) -> fleet_pb2.AdviseReconnectResponse:
-        """Advise once for each id."""
+        """Advise agents to connect to another auth, once per advisory id."""
         return await self._advise_agents(request, context, leave_auth=request.leave_auth_id)
 
     async def _advise_agents(
@@ -137,7 +155,7 @@ class SimulatedTunnelAdmin(fleet_pb2_grpc.TunnelAdminServicer):
         leave_auth: str | None,
     ) -> fleet_pb2.AdviseReconnectResponse:
         if not request.advisory_id:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: is missing")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "advisory_id: missing")
         return await self._advice.advise_agents(
             self._proxy,
             request.advisory_id,

@@ -1,6 +1,6 @@
-"""The faults of an invented fleet as text: `freeze proxy-14`, `strand proxy-3 50`, and scripts of them.
+"""The faults of a simulated fleet as text: `freeze proxy-14`, `strand proxy-3 50`, and scripts of them.
 
-docs/simulate.md lists the actions. Pure; used by the simulator, its command and its tests.
+docs/reference/simulated-fleet.md lists the actions. Pure; used by the simulator, its command and its tests.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing_extensions import override
 
 
 class SimulatedFaultError(ValueError):
-    """A fault or a script that cannot be read; the sentence says what is wrong and what would be right."""
+    """A fault or a script cannot be parsed. The message says what is wrong and how to write it."""
 
 
 class Action(StrEnum):
-    """What can be done to an instance, or to agents of one."""
+    """Faults of an instance, or of agents connected to it."""
 
-    #: The port accepts, nothing answers.
+    #: The ports accept connections, but nothing responds.
     FREEZE = "freeze"
-    #: Undo freeze; tunnels are still there.
-    THAW = "thaw"
-    #: The port refuses; tunnels and heartbeats through it end.
+    #: End a freeze; tunnels are still there.
+    THAW = "resume"
+    #: The ports refuse connections; tunnels and heartbeats through the instance end.
     KILL = "kill"
-    #: It answers NOT_SERVING and 503.
+    #: The instance reports NOT_SERVING and HTTP 503.
     UNHEALTHY = "unhealthy"
-    #: It stops renewing its own resource, which then expires; an auth cannot write heartbeats either.
+    #: The instance stops sending heartbeats and expires; an auth cannot write agents' heartbeats either.
     EXPIRE = "expire"
-    #: What a lost backend looks like: unhealthy and expire at once.
-    CUT_BACKEND = "cut-backend"
-    #: Some of its agents lose every tunnel and go on heartbeating.
+    #: A lost backend: unhealthy and expire at once.
+    CUT_BACKEND = "block-backend"
+    #: Some of its agents lose every tunnel and continue to send heartbeats.
     STRAND = "strand"
-    #: Some of its agents lose every tunnel and stop heartbeating.
+    #: Some of its agents lose every tunnel and stop sending heartbeats.
     OFFLINE = "offline"
-    #: Some of its agents take no advice to reconnect elsewhere.
+    #: Some of its agents ignore advice to reconnect elsewhere.
     DEAF = "deaf"
-    #: Undo everything done to it and to agents through it.
+    #: End all faults of the instance and of the agents affected through it.
     HEAL = "heal"
 
 
@@ -47,12 +47,12 @@ _ACTIONS_WITH_COUNT = frozenset({Action.STRAND, Action.OFFLINE, Action.DEAF})
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """One thing to do now."""
+    """One fault to inject now."""
 
     action: Action
-    #: An instance's name, or a pattern of names: `proxy-1*`, `auth-*`, `all`.
+    #: Name of an instance, or a pattern of names: `proxy-1*`, `auth-*`, `all`.
     target: str
-    #: Agents concerned, for strand, offline and deaf.
+    #: Number of agents, for strand, offline and deaf.
     count: int = 0
 
     @override
@@ -60,11 +60,13 @@ class SimulatedFault:
         return " ".join(str(part) for part in (self.action, self.target, self.count or "") if part != "")
 
     def names(self, instance_names: Iterable[str]) -> list[str]:
-        """The instances it means. Raises FaultError when there are none."""
+        """Return the names of the instances that match. Raises SimulatedFaultError if none does."""
         pattern = "*" if self.target == "all" else self.target
         matching_names = [name for name in instance_names if fnmatchcase(name, pattern)]
         if not matching_names:
-            raise SimulatedFaultError(f"no instance is called {self.target!r}: names are like auth-1 and proxy-1")
+            raise SimulatedFaultError(
+                f"no instance matches {self.target!r}: names are like auth-1 and proxy-1"
+            )
         return matching_names
 
 
@@ -78,27 +80,32 @@ class ScriptStep:
 
 
 def parse_fault(text: str) -> SimulatedFault:
-    """Read `ACTION TARGET [COUNT]`. Raises FaultError."""
+    """Read `ACTION TARGET [COUNT]`. Raises SimulatedFaultError."""
     parts = text.split()
     actions = ", ".join(Action)
     if len(parts) < 2:
-        raise SimulatedFaultError(f"{text!r} is no fault: write ACTION TARGET [COUNT], with one of {actions}")
+        raise SimulatedFaultError(
+            f"{text!r} is not a fault: write ACTION TARGET [COUNT]; the actions are {actions}"
+        )
     try:
         action = Action(parts[0])
     except ValueError:
-        raise SimulatedFaultError(f"{parts[0]!r} is no action: use one of {actions}") from None
+        raise SimulatedFaultError(f"unknown action {parts[0]!r}: use one of {actions}") from None
     has_count = action in _ACTIONS_WITH_COUNT
     if len(parts) != (3 if has_count else 2):
-        raise SimulatedFaultError(f"{action} takes TARGET{' COUNT' if has_count else ' alone'}: {text!r}")
+        raise SimulatedFaultError(f"{action} needs TARGET{' COUNT' if has_count else ' only'}, not {text!r}")
     if not has_count:
         return SimulatedFault(action, parts[1])
     if not parts[2].isdecimal() or int(parts[2]) == 0:
-        raise SimulatedFaultError(f"{parts[2]!r} is no number of agents: {text!r}")
+        raise SimulatedFaultError(f"{parts[2]!r} is not a number of agents greater than 0: {text!r}")
     return SimulatedFault(action, parts[1], int(parts[2]))
 
 
 def parse_script(text: str) -> tuple[ScriptStep, ...]:
-    """Read lines `t=SECONDS FAULT`, with # comments, into steps in order of time. Raises FaultError."""
+    """Parse lines of the form `t=SECONDS FAULT`, with # comments; return the steps by time.
+
+    Raises SimulatedFaultError.
+    """
     steps = []
     for number, line in enumerate(text.splitlines(), start=1):
         code = line.partition("#")[0].strip()
@@ -107,7 +114,7 @@ def parse_script(text: str) -> tuple[ScriptStep, ...]:
         moment, _, rest = code.partition(" ")
         try:
             if not moment.startswith("t="):
-                raise SimulatedFaultError(f"a step begins with t=SECONDS, this one with {moment!r}")
+                raise SimulatedFaultError(f"a step must begin with t=SECONDS, not with {moment!r}")
             steps.append(ScriptStep(_seconds(moment[2:]), parse_fault(rest)))
         except SimulatedFaultError as error:
             raise SimulatedFaultError(f"line {number}: {error}") from None
@@ -120,5 +127,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e9:
-        raise SimulatedFaultError(f"{text!r} is no number of seconds")
+        raise SimulatedFaultError(f"{text!r} is not a number of seconds")
     return seconds

@@ -1,7 +1,9 @@
-"""An invented fleet: who is in it, when heartbeats are due, which tunnels are open. docs/simulate.md.
+"""A simulated fleet: its instances and agents, when heartbeats are due, which tunnels are open.
 
-No I/O: `now` and chance come in as arguments. Every process of one simulation holds the same fleet, made
-from the same seed, and is given the same faults in the same order, so they agree without talking.
+docs/reference/simulated-fleet.md.
+
+No I/O: the time and random numbers are arguments. Every process of one simulation holds the same fleet, made from the
+same seed, and receives the same faults in the same order, so all of them agree without further communication.
 """
 
 from __future__ import annotations
@@ -19,43 +21,43 @@ from fleet.nodes.simulation.home_proxies import Homes, assign_homes
 from fleet.protocol.recovery.feed import RevisionFeed
 from fleet.vocabulary.instances import InstanceKind
 
-#: An agent whose heartbeat could not be written tries again after this, seconds.
+#: Seconds until an agent repeats a heartbeat that could not be written.
 _RETRY = 5.0
-#: An agent that was advised dials within so many seconds, and lets its old tunnel go after as many.
+#: Seconds until an advised agent dials, and again until it closes its old tunnel.
 _MOVES_WITHIN = 0.5
-#: Agents that lost a tunnel come back over this many seconds, not all at once.
+#: Seconds over which agents that lost a tunnel come back.
 _SPREAD = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationShape:
-    """How large, and how it breathes. Durations in seconds."""
+    """Size and behavior of a simulated fleet. Durations in seconds."""
 
     agents: int = 1000
     proxies: int = 10
     auths: int = 2
-    #: Tunnels of each agent.
+    #: Desired tunnels per agent.
     connections: int = 2
     agent_ttl: float = 600.0
     instance_ttl: float = 600.0
-    #: Share of tunnels that are closed and opened again each second.
+    #: Share of agents whose tunnel is closed and opened again each second.
     churn: float = 0.0
-    #: Agents of a killed or frozen proxy open a tunnel to another one after this; None: they stay.
+    #: Seconds until agents of a killed or frozen proxy open a tunnel to another one; None: they stay.
     reconnect_after: float | None = None
-    #: Share of agents whose policy is `reconnect`; the others run `pick_first`.
+    #: Share of agents with the policy `reconnect`; the others have `pick_first`.
     reconnecting: float = 0.8
-    #: How many agents have their home on a proxy; those that are not named share the others evenly.
+    #: Number of agents by home proxy. Proxies that are not named share the rest evenly.
     homes: Homes = ()
 
     @property
     def tunnels_per_agent(self) -> int:
-        """Tunnels each agent really has."""
+        """Number of tunnels per agent that the number of proxies allows."""
         return min(self.connections, self.proxies)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTunnel:
-    """A tunnel of an agent, as its proxy knows it."""
+    """A tunnel of an agent, as its proxy lists it."""
 
     agent: int
     at: float
@@ -63,18 +65,18 @@ class OpenTunnel:
 
 @dataclass(slots=True)
 class InstanceModel:
-    """An auth or a proxy and what was done to it."""
+    """A simulated auth or proxy and its current faults."""
 
     id: str
     kind: InstanceKind
     name: str
-    #: Its place among the auths, or among the proxies.
+    #: Index among the auths, or among the proxies.
     index: int
     expires_at: float
     due_at: float
-    #: Starts of the process it stands for: a feed of another start has another epoch.
+    #: Number of starts of the simulated process: the feed has a new epoch after each.
     start_count: int
-    #: What a proxy reports, by agent id.
+    #: Tunnels that a proxy lists, by agent id.
     tunnels: RevisionFeed[OpenTunnel]
     is_frozen: bool = False
     is_killed: bool = False
@@ -83,18 +85,18 @@ class InstanceModel:
 
     @property
     def can_write(self) -> bool:
-        """It can write to the backend: its own resource and, as an auth, the heartbeats of agents."""
+        """Whether the instance can write to the backend: its own resource and, as an auth, agents' heartbeats."""
         return not (self.is_frozen or self.is_killed or self.is_expiring)
 
 
 class SimulatedFleet:
-    """The whole invented fleet at one moment; `tick` and `apply` are the only ways it changes."""
+    """The whole simulated fleet at one moment. Only `tick`, `apply` and moves of agents change it."""
 
     def __init__(self, shape: SimulationShape, chance: Random, now: float) -> None:
         self.shape = shape
         self.started_at = now
         self.epoch = f"{chance.getrandbits(64):016x}"
-        # Faults draw from a stream of their own: heartbeats draw at other moments in other processes.
+        # Faults use a random stream of their own, because heartbeats use theirs at different moments in each process.
         self._fault_random = Random(chance.getrandbits(64))
         self._churn_seed = chance.getrandbits(64)
         self._churn_at = now
@@ -103,13 +105,13 @@ class SimulatedFleet:
         self.proxies = [
             self._instance(InstanceKind.PROXY, index, chance, now) for index in range(shape.proxies)
         ]
-        #: (when, proxy, agent) of tunnels that are about to open.
+        #: (time, proxy, agent) of tunnels that will open.
         self._pending_opens: list[tuple[float, int, int]] = []
-        #: (when, the proxy they leave, agent, the one they went to) of tunnels that close when another is open.
+        #: (time, old proxy, agent, new proxy) of tunnels that close once the new one is open.
         self._pending_closes: list[tuple[float, int, int, int]] = []
-        #: The fewest tunnels an agent had when it let one go on advice.
+        #: The fewest open tunnels of an agent when it closed one on advice.
         self.fewest = shape.tunnels_per_agent
-        #: What took an agent off, or made it deaf: the instance's name, for `heal`.
+        #: By agent: name of the instance whose fault took its tunnels, or made it ignore advice; for `heal`.
         self._fault_by_agent: dict[int, str] = {}
         self._deaf: dict[int, str] = {}
         self._create_agents(chance, now)
@@ -130,11 +132,11 @@ class SimulatedFleet:
 
     @staticmethod
     def _period(ttl: float, draw: float) -> float:
-        """Seconds to the next heartbeat: TTL/2 + U[0, TTL/10), facts of Teleport's announce."""
+        """Return the seconds to the next heartbeat: TTL/2 + U[0, TTL/10), as in Teleport's announce."""
         return ttl / 2 + draw * ttl / 10
 
     def _create_agents(self, chance: Random, now: float) -> None:
-        """Invent the agents: homes in turn, everything else by chance. Raises HomesError."""
+        """Create the agents: home proxies in turn, everything else at random. Raises HomesError."""
         count, ttl = self.shape.agents, self.shape.agent_ttl
         self.ids = [str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in range(count)]
         self.names = [f"agent-{number:06d}" for number in range(1, count + 1)]
@@ -148,7 +150,7 @@ class SimulatedFleet:
         self.heartbeat_mask = np.ones(count, dtype=bool)
         self.revisions = draws.permutation(count).astype(np.int64) + 1
         self.revision = count
-        #: Proxies of each agent; the first place is its home.
+        #: Proxies of each agent; the first one is its home.
         self.places = np.zeros((count, self.shape.tunnels_per_agent), dtype=np.int32)
         for agent, home in enumerate(assign_homes(count, self.shape.proxies, self.shape.homes)):
             offsets = chance.sample(range(self.shape.proxies - 1), self.shape.tunnels_per_agent - 1)
@@ -159,14 +161,14 @@ class SimulatedFleet:
 
     @property
     def instances(self) -> Iterator[InstanceModel]:
-        """Auths, then proxies."""
+        """All instances: auths, then proxies."""
         yield from self.auths
         yield from self.proxies
 
-    # Time passes.
+    # Passage of time.
 
     def tick(self, now: float) -> None:
-        """Do everything that is due."""
+        """Do everything that is due at `now`."""
         self._renew_instances(now)
         self._heartbeat(np.nonzero(self.heartbeat_mask & (self.due_at <= now))[0], now)
         self._open_due(now)
@@ -181,7 +183,7 @@ class SimulatedFleet:
                 instance.due_at = now + self._period(ttl, float(self._noise.random()))
 
     def _heartbeat(self, due: npt.NDArray[np.int64], now: float) -> None:
-        """Renew the agents that are due, each through its auth; move those whose policy moves them."""
+        """Renew the agents that are due, each through its auth, and move those whose policy requires it."""
         if not due.size:
             return
         good = [auth.index for auth in self.auths if auth.can_write and not auth.unhealthy]
@@ -190,7 +192,7 @@ class SimulatedFleet:
             if auth.can_write and not auth.unhealthy:
                 self._renew(agents, now)
                 continue
-            # A dead connection moves every agent; a sick auth that holds it moves only policy `reconnect`.
+            # A dead connection moves every agent. An unhealthy auth moves only agents with the policy `reconnect`.
             moves = np.full(agents.size, auth.is_killed) | self.reconnect_mask[agents]
             if not good:
                 moves[:] = False
@@ -211,12 +213,12 @@ class SimulatedFleet:
         self._touch(agents)
 
     def _touch(self, agents: npt.NDArray[np.int64]) -> None:
-        """Give each a revision of its own, newer than any."""
+        """Give each agent a new revision of its own."""
         self.revisions[agents] = self.revision + 1 + np.arange(agents.size)
         self.revision += agents.size
 
     def _open_due(self, now: float) -> None:
-        # One sort for all: popping 100,000 off a heap, when a hundred proxies are healed, takes ten times as long.
+        # One sort for all: popping 100,000 entries off a heap, when 100 proxies are healed, takes ten times as long.
         due = sorted(entry for entry in self._pending_opens if entry[0] <= now)
         if not due:
             return
@@ -230,7 +232,7 @@ class SimulatedFleet:
                 self._open(agent, proxy, at)
 
     def move(self, agent: int, from_proxy: int, to_proxy: int, now: float) -> None:
-        """Have an agent follow advice: a tunnel to another proxy first, then it lets the old one go."""
+        """Have an agent follow advice: it opens a tunnel to another proxy first, then closes the old one."""
         places = self.places[agent]
         if from_proxy not in places or to_proxy in places or agent in self._fault_by_agent:
             return
@@ -239,14 +241,14 @@ class SimulatedFleet:
         self._pending_closes.append((now + 2 * _MOVES_WITHIN, from_proxy, agent, to_proxy))
 
     def move_to_auth(self, agent: int, from_auth: int, to_auth: int, now: float) -> None:
-        """Have an agent follow advice to connect to another auth, which takes a heartbeat at once."""
+        """Have an agent follow advice to connect to another auth, which accepts a heartbeat at once."""
         if self.auth[agent] != from_auth or agent in self._fault_by_agent:
             return
         self.auth[agent], self.read_at[agent] = to_auth, now
         self._renew(np.array([agent]), now)
 
     def is_deaf(self, agent: int) -> bool:
-        """Whether it takes no advice."""
+        """Return whether an agent ignores advice."""
         return agent in self._deaf
 
     def _close_due(self, now: float) -> None:
@@ -254,15 +256,19 @@ class SimulatedFleet:
         self._pending_closes = [entry for entry in self._pending_closes if entry[0] > now]
         for entry in due:
             _, from_proxy, agent, to_proxy = entry
-            if agent not in self._fault_by_agent and to_proxy in self._proxies_of(agent) and not self._has_tunnel(agent, to_proxy):
-                self._pending_closes.append(entry)  # its new one is not open yet
+            if (
+                agent not in self._fault_by_agent
+                and to_proxy in self._proxies_of(agent)
+                and not self._has_tunnel(agent, to_proxy)
+            ):
+                self._pending_closes.append(entry)  # the new tunnel is not open yet
             elif from_proxy not in self._proxies_of(agent):
                 self._close(agent, from_proxy)
                 open_now = sum(self._has_tunnel(agent, proxy) for proxy in self._proxies_of(agent))
                 self.fewest = min(self.fewest, open_now)
 
     def _churn(self, now: float) -> None:
-        """Once a second close some tunnels and open them again, the same ones in every process."""
+        """Once a second, close some tunnels and open them again; the same ones in every process."""
         while self.shape.churn and now - self._churn_at >= 1.0:
             self._churn_at += 1.0
             draws = np.random.default_rng([self._churn_seed, int(self._churn_at - self.started_at)])
@@ -285,10 +291,10 @@ class SimulatedFleet:
     def _open_later(self, agent: int, proxy: int, at: float) -> None:
         self._pending_opens.append((at, proxy, agent))
 
-    # Things are done to it.
+    # Faults.
 
     def apply(self, fault: SimulatedFault, now: float) -> list[InstanceModel]:
-        """Do `fault` and return the instances it was done to. Raises FaultError when it names none."""
+        """Inject a fault and return the affected instances. Raises SimulatedFaultError if none matches."""
         names = set(fault.names(instance.name for instance in self.instances))
         affected_instances = [instance for instance in self.instances if instance.name in names]
         for instance in affected_instances:
@@ -331,10 +337,12 @@ class SimulatedFleet:
         self._move_away(instance, now)
 
     def _move_away(self, proxy: InstanceModel, now: float) -> None:
-        """Let its agents find another proxy, if the fleet does that."""
+        """Have a proxy's agents connect to other proxies, if the simulation is configured so."""
         if self.shape.reconnect_after is None or proxy.kind is not InstanceKind.PROXY:
             return
-        available_indexes = [candidate.index for candidate in self.proxies if not (candidate.is_frozen or candidate.is_killed)]
+        available_indexes = [
+            candidate.index for candidate in self.proxies if not (candidate.is_frozen or candidate.is_killed)
+        ]
         for agent in self._agents_of(proxy):
             free = [index for index in available_indexes if index not in self.places[agent]]
             if not free or agent in self._fault_by_agent:
@@ -346,7 +354,7 @@ class SimulatedFleet:
             self._open_later(agent, target, now + delay)
 
     def _disconnect_agents(self, proxy: InstanceModel, fault: SimulatedFault) -> None:
-        """Close every tunnel of some of its agents; stop their heartbeats too when they go offline."""
+        """Close every tunnel of some of a proxy's agents; if they go offline, stop their heartbeats too."""
         candidates = [agent for agent in self._agents_of(proxy) if agent not in self._fault_by_agent]
         for agent in self._fault_random.sample(candidates, min(fault.count, len(candidates))):
             self._fault_by_agent[agent] = proxy.name
@@ -371,9 +379,9 @@ class SimulatedFleet:
         self._reopen(tunnels, now)
 
     def _reopen(self, tunnels: Iterable[tuple[int, int]], now: float) -> None:
-        """Open those (agent, proxy) that are not open."""
+        """Open those (agent, proxy) tunnels that are not open."""
         for agent, index in sorted(tunnels):
-            # Drawn in any case: what is open differs between processes by the moment, fate must not.
+            # Draw in any case: which tunnels are open may differ between processes, the random numbers must not.
             at = now + self._fault_random.uniform(0, _SPREAD)
             if not self._has_tunnel(agent, index):
                 self._open_later(agent, index, at)
@@ -382,14 +390,14 @@ class SimulatedFleet:
         indices: list[int] = self.places[agent].tolist()
         return indices
 
-    # What it says.
+    # State for the services.
 
     def claimed_ids_of(self, agent: int) -> list[str]:
-        """Ids of the proxies this agent believes it has a tunnel to."""
+        """Return the ids of the proxies that this agent has a tunnel to."""
         return [self.proxies[index].id for index in self._proxies_of(agent) if self._has_tunnel(agent, index)]
 
     def agents_since(self, revision: int, now: float, limit: int) -> tuple[npt.NDArray[np.int64], bool]:
-        """Agents whose unexpired resource is newer than `revision`, in order of revision, and whether more are."""
+        """Return unexpired agents with a revision after `revision`, by revision, and whether there are more."""
         newer = np.nonzero((self.revisions > revision) & (self.expires_at > now))[0]
         if newer.size > limit:
             newer = newer[np.argpartition(self.revisions[newer], limit)[: limit + 1]]
@@ -397,5 +405,5 @@ class SimulatedFleet:
         return newer[:limit], bool(newer.size > limit)
 
     def present(self, instances: Iterable[InstanceModel], now: float) -> list[InstanceModel]:
-        """Those of `instances` whose resource has not expired."""
+        """Return the instances that have not expired."""
         return [instance for instance in instances if instance.expires_at > now]

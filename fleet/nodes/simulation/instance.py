@@ -1,6 +1,8 @@
-"""One invented instance on real ports: gRPC with health, and the diag endpoints. docs/simulate.md.
+"""One simulated instance on real ports: gRPC with health checks, and the diag endpoints.
 
-Frozen means what SIGSTOP means to a caller: connections stay and are accepted, nothing answers.
+docs/reference/simulated-fleet.md.
+
+A frozen instance behaves as after SIGSTOP: it keeps and accepts connections, but does not respond.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from typing_extensions import override
 
 from fleet.nodes.simulation.advice import SimulatedAdvice, SimulatedTunnelAdmin
-from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
+from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet
 from fleet.nodes.simulation.services import (
-    SimulatedAgentFeed,
-    SimulatedAgentStatus,
     Clock,
     Directory,
+    SimulatedAgentFeed,
+    SimulatedAgentStatus,
     SimulatedPresence,
     SimulatedServiceConfigDiscovery,
     SimulatedTunnelFeed,
@@ -32,7 +34,7 @@ _HOST = "127.0.0.1"
 
 
 class _Gate(grpc.aio.ServerInterceptor):
-    """Holds every request back while the instance is frozen; the caller's deadline or a thaw ends the wait."""
+    """Holds every request while the instance is frozen. The wait ends with the caller's deadline or a thaw."""
 
     def __init__(self) -> None:
         self.passable = asyncio.Event()
@@ -49,10 +51,15 @@ class _Gate(grpc.aio.ServerInterceptor):
 
 
 class SimulatedInstance:
-    """Serves one instance and follows what the model says was done to it."""
+    """Serves one instance, with the faults that the model has for it."""
 
     def __init__(
-        self, fleet: SimulatedFleet, instance: InstanceModel, directory: Directory, clock: Clock, advice: SimulatedAdvice
+        self,
+        fleet: SimulatedFleet,
+        instance: InstanceModel,
+        directory: Directory,
+        clock: Clock,
+        advice: SimulatedAdvice,
     ) -> None:
         self._fleet = fleet
         self._instance = instance
@@ -62,18 +69,18 @@ class SimulatedInstance:
         self._gate = _Gate()
         self._grpc_port = 0
         self._diag_port = 0
-        # The server object must stay referenced: a collected grpc.aio server stops serving.
+        # Keep a reference to the server: a garbage-collected grpc.aio server stops serving.
         self._server: grpc.aio.Server | None = None
         self._health = health.aio.HealthServicer()
         self._diag: web.ServerRunner | None = None
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """host:port of gRPC and of the diag endpoints, once started; they outlive a kill."""
+        """host:port of gRPC and of the diag endpoints, after the start. A kill does not change them."""
         return f"{_HOST}:{self._grpc_port}", f"{_HOST}:{self._diag_port}"
 
     async def apply_state(self) -> None:
-        """Bring the ports to what the model says: up, down, frozen, healthy or not. Raises OSError."""
+        """Apply the instance's faults: up or down, frozen, unhealthy. Raises OSError."""
         if self._instance.is_killed:
             await self.stop()
             return
@@ -88,7 +95,7 @@ class SimulatedInstance:
             self._gate.passable.set()
 
     async def stop(self) -> None:
-        """Refuse connections, and end those there are."""
+        """Refuse new connections and end the open ones."""
         server, diag = self._server, self._diag
         self._server = self._diag = None
         if server is not None:
@@ -106,7 +113,7 @@ class SimulatedInstance:
             self._grpc_port = server.add_insecure_port(f"{_HOST}:{self._grpc_port}")
         except RuntimeError as error:
             raise OSError(
-                f"{self._instance.name}: port {self._grpc_port} cannot be bound: {error}"
+                f"{self._instance.name}: cannot listen on port {self._grpc_port}: {error}"
             ) from error
         await server.start()
         self._server = server
@@ -135,7 +142,7 @@ class SimulatedInstance:
         )
 
     async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
-        """`/healthz` and `/readyz` with Teleport's codes and words."""
+        """Serve `/healthz` and `/readyz` with Teleport's status codes and texts."""
         await self._gate.passable.wait()
         if request.path == "/healthz":
             return web.json_response({"status": "ok"})

@@ -1,4 +1,7 @@
-"""A whole simulation: its processes, its script, and the socket on which it is told of faults. docs/simulate.md."""
+"""A whole simulation: its processes, its script, and the control socket for faults.
+
+docs/reference/simulated-fleet.md.
+"""
 
 from __future__ import annotations
 
@@ -22,45 +25,45 @@ import aiohttp
 from aiohttp import web
 
 from fleet.nodes.shared.lifecycle import raise_file_limit
-from fleet.nodes.simulation.fault_script import SimulatedFault, SimulatedFaultError, ScriptStep, parse_fault
+from fleet.nodes.simulation.fault_script import ScriptStep, SimulatedFault, SimulatedFaultError, parse_fault
 from fleet.nodes.simulation.fleet import SimulationShape
 from fleet.nodes.simulation.worker import format_flags
 from fleet.processes import children, folders
 
-#: A part of 100,000 agents is ready in about 5 s where measured, two of them at once on a busy machine later.
+#: Seconds. A process with 100,000 agents takes about 5 s to start where measured, longer on a busy machine.
 _START_TIMEOUT = 120.0
 _POLL = 0.05
 
 
 class SimulationError(Exception):
-    """The simulation cannot start or be reached, or one of its processes ended; the sentence says which and why."""
+    """The simulation cannot start or be reached, or one of its processes ended. The message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSimulation:
-    """Where a running simulation is."""
+    """Address and pid of a running simulation."""
 
     pid: int
-    #: Path of its control socket.
+    #: Path of the control socket.
     control: str
-    #: gRPC addresses of its auths: what REFLOAT_AUTHS wants.
+    #: gRPC addresses of the auths, for REFLOAT_AUTHS.
     auths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceSummary:
-    """What agents of a simulation were advised: to reconnect elsewhere."""
+    """Statistics of the advice that simulated agents received."""
 
-    #: How many agents, by the advice's id.
+    #: Number of agents by advisory id.
     agents: dict[str, int]
-    #: How often one agent was sent the same advice, at most.
+    #: Most times that one agent received the same advice.
     most: int
-    #: The fewest tunnels any of them had afterwards.
+    #: Fewest tunnels of an agent after it followed advice.
     fewest: int
 
 
 class Simulation:
-    """Starts the parts, keeps them equal, ends them."""
+    """Starts and stops the processes of a simulation, and keeps them in the same state."""
 
     def __init__(self, shape: SimulationShape, *, seed: int | None = None, processes: int = 3) -> None:
         self.shape = shape
@@ -69,7 +72,7 @@ class Simulation:
         self._children: list[subprocess.Popen[bytes]] = []
         self._sessions: list[aiohttp.ClientSession] = []
         self._folder = ""
-        #: One fault at a time: every part must be told in the same order.
+        #: One fault at a time: every process must apply faults in the same order.
         self._order = asyncio.Lock()
         self.directory: dict[str, tuple[str, str]] = {}
 
@@ -80,19 +83,19 @@ class Simulation:
 
     @property
     def control(self) -> str:
-        """Path of the socket this simulation is told of faults on."""
+        """Path of the control socket."""
         return str(Path(self._folder) / "control.sock")
 
     @property
     def pids(self) -> list[int]:
-        """The processes that serve, parts in order."""
+        """Pids of the processes, in order."""
         return [child.pid for child in self._children]
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[Simulation]:
-        """Run it for as long as the block lasts. Raises SimulationError when it cannot start."""
+        """Run the simulation while the context is open. Raises SimulationError if it cannot start."""
         raise_file_limit()
-        # A folder of our own: a unix socket's path may not be long, and nobody else may tell us anything.
+        # A private directory: the path of a unix socket must be short, and nobody else may send faults.
         with tempfile.TemporaryDirectory(prefix="refloat-simulate-") as self._folder:
             runner = web.AppRunner(self._application(), shutdown_timeout=1.0)
             try:
@@ -124,43 +127,49 @@ class Simulation:
         await self._post_to_parts("/directory", self.directory)
 
     async def _addresses(self, part: int) -> dict[str, tuple[str, str]]:
-        """Wait until a part has opened its ports, and learn them."""
+        """Wait until a process has opened its ports, and return their addresses."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
             if self._children[part].poll() is not None:
                 raise SimulationError(
-                    f"part {part} of the simulation ended at its start: see its message above"
+                    f"process {part} of the simulation ended during its start; see its message above"
                 )
             try:
                 async with self._sessions[part].get("/addresses") as response:
                     return {name: (pair[0], pair[1]) for name, pair in (await response.json()).items()}
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(_POLL)
-        raise SimulationError(f"part {part} of the simulation did not start within {_START_TIMEOUT:g} s")
+        raise SimulationError(f"process {part} of the simulation did not start within {_START_TIMEOUT:g} s")
 
     async def _post_to_parts(self, path: str, message: object) -> dict[str, Any]:
-        """Tell every part, and return what the first one says. Raises FaultError, SimulationError."""
+        """Send a message to every process, and return the first response.
+
+        Raises SimulatedFaultError, SimulationError.
+        """
         try:
             responses = await asyncio.gather(
                 *(session.post(path, json=message) for session in self._sessions),
             )
             documents = [await response.json() for response in responses]
         except aiohttp.ClientError as error:
-            raise SimulationError(f"a process of the simulation does not answer: {error}") from error
+            raise SimulationError(f"a process of the simulation does not respond: {error}") from error
         first_document: dict[str, Any] = documents[0]
         if "error" in first_document:
             raise SimulatedFaultError(first_document["error"])
         return first_document
 
     async def inject_fault(self, fault: SimulatedFault) -> list[str]:
-        """Do a fault now, everywhere, and return the names of the instances concerned. Raises FaultError."""
+        """Inject a fault in all processes, and return the names of the affected instances.
+
+        Raises SimulatedFaultError.
+        """
         async with self._order:
             response = await self._post_to_parts("/fault", {"fault": str(fault), "at": time.time()})
         names: list[str] = response["done"]
         return names
 
     async def summarize_advice(self) -> AdviceSummary:
-        """What its proxies advised so far."""
+        """Return statistics of the advice so far."""
         counts_by_advice: dict[str, Counter[str]] = {}
         fewest = []
         for session in self._sessions:
@@ -176,21 +185,25 @@ class Simulation:
         )
 
     async def play(self, script: Sequence[ScriptStep], write_line: Callable[[str], None]) -> None:
-        """Do the steps of a script at their times, counted from now."""
+        """Inject the faults of a script at their times, counted from now."""
         started_at = time.monotonic()
         for step in script:
             await asyncio.sleep(max(0.0, started_at + step.after_seconds - time.monotonic()))
             try:
-                write_line(f"t={step.after_seconds:g} {step.fault}: {', '.join(await self.inject_fault(step.fault))}")
+                write_line(
+                    f"t={step.after_seconds:g} {step.fault}: {', '.join(await self.inject_fault(step.fault))}"
+                )
             except SimulatedFaultError as error:
                 write_line(f"t={step.after_seconds:g} {step.fault}: {error}")
 
     async def watch_processes(self) -> None:
-        """Return only by raising SimulationError, when a process of it has ended."""
+        """Wait until a process has ended, then raise SimulationError. Never returns."""
         while True:
             for part, child in enumerate(self._children):
                 if child.poll() is not None:
-                    raise SimulationError(f"part {part} of the simulation ended with code {child.returncode}")
+                    raise SimulationError(
+                        f"process {part} of the simulation ended with exit code {child.returncode}"
+                    )
             await asyncio.sleep(0.5)
 
     def _application(self) -> web.Application:
@@ -202,7 +215,7 @@ class Simulation:
         return app
 
     async def _handle_moves(self, request: web.Request) -> web.Response:
-        """A part tells where agents go that took its advice: all parts are told, in one order."""
+        """Receive moves of agents from one process and send them to all, in one order."""
         moves = await request.json()
         async with self._order:
             await self._post_to_parts("/moves", {"moves": moves, "at": time.time()})
@@ -213,7 +226,9 @@ class Simulation:
 
     async def _handle_fault(self, request: web.Request) -> web.Response:
         try:
-            return web.json_response({"done": await self.inject_fault(parse_fault((await request.json())["fault"]))})
+            return web.json_response(
+                {"done": await self.inject_fault(parse_fault((await request.json())["fault"]))}
+            )
         except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
 
@@ -227,7 +242,7 @@ async def run(
     ready: Callable[[Simulation], None],
     write_line: Callable[[str], None],
 ) -> None:
-    """Run until SIGINT or SIGTERM. Raises SimulationError when it cannot start or one of its processes ends."""
+    """Run until SIGINT or SIGTERM. Raises SimulationError if it cannot start or one of its processes ends."""
     task = asyncio.create_task(_serve(simulation, script, ready, write_line))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
@@ -255,7 +270,7 @@ async def _serve(
 
 
 def write_record(home: Path, simulation: Simulation) -> Path:
-    """Write down where the simulation is, for `find`."""
+    """Write the file by which `find_running` finds the simulation."""
     folders.make_private(home)
     path = home / "simulate.json"
     path.write_text(
@@ -265,17 +280,22 @@ def write_record(home: Path, simulation: Simulation) -> Path:
 
 
 def find_running(home: Path) -> RunningSimulation | None:
-    """The simulation that runs on `home` now; None when none does."""
+    """Return the simulation that is running with this directory; None if there is none."""
     try:
         document = json.loads((home / "simulate.json").read_text("utf-8"))
         os.kill(int(document["pid"]), 0)
-        return RunningSimulation(pid=int(document["pid"]), control=document["control"], auths=tuple(document["auths"]))
+        return RunningSimulation(
+            pid=int(document["pid"]), control=document["control"], auths=tuple(document["auths"])
+        )
     except (OSError, ValueError, KeyError):
         return None
 
 
 async def inject_fault(simulation: RunningSimulation, fault: SimulatedFault) -> list[str]:
-    """Have a running simulation do a fault; return the instances concerned. Raises FaultError, SimulationError."""
+    """Inject a fault in a running simulation; return affected instances.
+
+    Raises SimulatedFaultError, SimulationError.
+    """
     document = await _request(simulation, "POST", "/fault", {"fault": str(fault)})
     if "error" in document:
         raise SimulatedFaultError(document["error"])
@@ -284,7 +304,7 @@ async def inject_fault(simulation: RunningSimulation, fault: SimulatedFault) -> 
 
 
 async def read_advice(simulation: RunningSimulation) -> AdviceSummary:
-    """What agents of a running simulation were advised. Raises SimulationError."""
+    """Return statistics of the advice in a running simulation. Raises SimulationError."""
     return AdviceSummary(**await _request(simulation, "GET", "/advice", None))
 
 
@@ -297,5 +317,5 @@ async def _request(simulation: RunningSimulation, method: str, path: str, messag
         ):
             document: dict[str, Any] = await response.json()
     except aiohttp.ClientError as error:
-        raise SimulationError(f"the simulation (pid {simulation.pid}) does not answer: {error}") from error
+        raise SimulationError(f"the simulation (pid {simulation.pid}) does not respond: {error}") from error
     return document

@@ -1,4 +1,4 @@
-"""The polled services of an invented fleet, as real auths and proxies serve them. docs/simulate.md.
+"""The polled services of a simulated fleet, as real auths and proxies serve them. docs/reference/simulated-fleet.md.
 
 fleet.v1.AgentFeed and TunnelFeed (incremental by epoch and revision), AgentStatus, teleport.presence.v1.PresenceService
 and teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel
+from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet
 from fleet.protocol.instance_labels import DIAG_LABEL, GENERATION_LABEL, GROUP_ID_LABEL, TTL_LABEL
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import (
@@ -30,15 +30,15 @@ from fleet.wire import (
     types_pb2,
 )
 
-#: Entries in one answer when the caller names no limit: about 500 KB, far from gRPC's 4 MB.
+#: Entries per response if the caller sets no limit: about 500 KB, far below gRPC's 4 MB.
 _PAGE = 2000
 _MOST = 10_000
-#: Instances in one page of a presence list.
+#: Instances per page of a presence list.
 _SERVERS_PAGE = 200
 _VERSION = "18.0.0-simulated"
 
 Clock = Callable[[], float]
-#: name -> (gRPC address, diag address) of every instance of the simulation, wherever it is served.
+#: (gRPC address, diag address) of every instance of the simulation, by name.
 Directory = Mapping[str, tuple[str, str]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -48,7 +48,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
-    """Every auth serves the same list, under the same epoch."""
+    """fleet.v1.AgentFeed: every auth serves the same list, under the same epoch."""
 
     def __init__(self, fleet: SimulatedFleet, clock: Clock) -> None:
         self._fleet = fleet
@@ -58,7 +58,7 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
     async def ListAgents(
         self, request: fleet_pb2.ListAgentsRequest, context: Context
     ) -> fleet_pb2.ListAgentsResponse:
-        """Answer the agents that changed since the caller's revision, or all when it is not of this epoch."""
+        """Return the agents that changed since the caller's revision, or all if its epoch is another."""
         fleet, now = self._fleet, self._clock()
         is_known_revision = request.epoch == fleet.epoch and 0 < request.since_revision <= fleet.revision
         since = request.since_revision if is_known_revision else 0
@@ -72,7 +72,7 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
         )
 
     def _entries(self, agents: npt.NDArray[np.int64], now: float) -> list[fleet_pb2.AgentEntry]:
-        """Plain lists first: picking numbers out of arrays one by one would double what a full list costs."""
+        """Return the entries of agents. Plain lists: reading single numbers from arrays would double the cost."""
         fleet = self._fleet
         expires_at = fleet.expires_at[agents]
         return [
@@ -116,7 +116,7 @@ class SimulatedAgentFeed(fleet_pb2_grpc.AgentFeedServicer):
 
 
 class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
-    """The tunnels of one proxy."""
+    """fleet.v1.TunnelFeed: the tunnels of one proxy."""
 
     def __init__(self, fleet: SimulatedFleet, proxy: InstanceModel, clock: Clock) -> None:
         self._fleet = fleet
@@ -127,7 +127,7 @@ class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
     async def ListTunnels(
         self, request: fleet_pb2.ListTunnelsRequest, context: Context
     ) -> fleet_pb2.ListTunnelsResponse:
-        """Answer what opened or closed since the caller's revision, or all when it is not of this epoch."""
+        """Return the tunnels that changed since the caller's revision, or all if its epoch is another."""
         proxy, now = self._proxy, self._clock()
         page = proxy.tunnels.since(request.epoch, request.since_revision, min(request.limit or _PAGE, _MOST))
         return fleet_pb2.ListTunnelsResponse(
@@ -149,7 +149,7 @@ class SimulatedTunnelFeed(fleet_pb2_grpc.TunnelFeedServicer):
 
 
 class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
-    """What agents say of themselves through their tunnels to one proxy."""
+    """fleet.v1.AgentStatus: status documents of agents with a tunnel to one proxy."""
 
     def __init__(self, fleet: SimulatedFleet, proxy: InstanceModel, clock: Clock) -> None:
         self._fleet = fleet
@@ -160,10 +160,10 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
     async def ReadAgentStatus(
         self, request: agent_status_pb2.ReadAgentStatusRequest, context: Context
     ) -> agent_status_pb2.ReadAgentStatusResponse:
-        """Answer for an agent that has a tunnel here."""
+        """Return the status of an agent that has a tunnel here."""
         tunnel = self._proxy.tunnels.get(request.agent_id)
         if tunnel is None:
-            details = f"no live tunnel of agent {request.agent_id!r} is here"
+            details = f"agent {request.agent_id!r} has no live tunnel to this proxy"
             await context.abort(grpc.StatusCode.NOT_FOUND, details)
         document = json.dumps(self._document(tunnel.agent))
         return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
@@ -203,7 +203,7 @@ class SimulatedAgentStatus(agent_status_pb2_grpc.AgentStatusServicer):
 
 
 class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
-    """The instances whose resource has not expired."""
+    """teleport.presence.v1.PresenceService: the instances that have not expired."""
 
     def __init__(self, fleet: SimulatedFleet, directory: Directory, clock: Clock) -> None:
         self._fleet = fleet
@@ -214,7 +214,7 @@ class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
     async def ListAuthServers(
         self, request: presence_pb2.ListAuthServersRequest, context: Context
     ) -> presence_pb2.ListAuthServersResponse:
-        """Answer one page of the auths."""
+        """Return one page of the auths."""
         page, token = await self._page(self._fleet.auths, request.page_size, request.page_token, context)
         return presence_pb2.ListAuthServersResponse(servers=page, next_page_token=token)
 
@@ -222,20 +222,22 @@ class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
     async def ListProxyServers(
         self, request: presence_pb2.ListProxyServersRequest, context: Context
     ) -> presence_pb2.ListProxyServersResponse:
-        """Answer one page of the proxies."""
+        """Return one page of the proxies."""
         page, token = await self._page(self._fleet.proxies, request.page_size, request.page_token, context)
         return presence_pb2.ListProxyServersResponse(servers=page, next_page_token=token)
 
     async def _page(
         self, instances: Sequence[InstanceModel], size: int, token: str, context: Context
     ) -> tuple[list[types_pb2.ServerV2], str]:
-        """One page: the token is the index it begins at, so that an expiry between pages shifts nothing."""
+        """Return one page. The token is the index of its first instance, so expiries do not shift the pages."""
         if token and not token.isdecimal():
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token is not one of ours")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "page_token: invalid token")
         begin = int(token or 0)
         end = begin + (min(size, _SERVERS_PAGE) if size > 0 else _SERVERS_PAGE)
         present_instances = self._fleet.present(instances[begin:end], self._clock())
-        servers = [self._server(instance) for instance in present_instances if instance.name in self._directory]
+        servers = [
+            self._server(instance) for instance in present_instances if instance.name in self._directory
+        ]
         return servers, str(end) if end < len(instances) else ""
 
     def _server(self, instance: InstanceModel) -> types_pb2.ServerV2:
@@ -261,13 +263,12 @@ class SimulatedPresence(presence_pb2_grpc.PresenceServiceServicer):
 
 
 class SimulatedServiceConfigDiscovery(grpcclientconfig_pb2_grpc.ServiceConfigDiscoveryServiceServicer):
-    """What new connections are told: reconnect, with health checks."""
+    """The load balancing policy for new connections: reconnect, with health checks."""
 
     @override
     async def GetServiceConfig(
         self, request: grpcclientconfig_pb2.GetServiceConfigRequest, context: Context
     ) -> grpcclientconfig_pb2.GetServiceConfigResponse:
-        """Answer the one configuration there is."""
         policy = grpcclientconfig_pb2.TeleportPickHealthyConfig(mode="reconnect")
         return grpcclientconfig_pb2.GetServiceConfigResponse(
             config=grpcclientconfig_pb2.ServiceConfig(

@@ -1,7 +1,7 @@
-"""One process of a simulation: serves its part of the invented fleet's instances. docs/simulate.md.
+"""One process of a simulation: serves its part of the simulated fleet's instances. docs/reference/simulated-fleet.md.
 
-Part 0 has the auths, the other parts share the proxies; a simulation of one part has everything in it.
-Started by `fleet.nodes.simulation.program`, and told of addresses and faults over a unix socket.
+Part 0 has the auths and the other parts share the proxies; a simulation with one part has everything in it.
+`fleet.nodes.simulation.program` starts it, and sends it addresses and faults over a unix socket.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import click
 from aiohttp import web
 
 from fleet.nodes.shared import lifecycle
-from fleet.nodes.simulation.advice import SimulatedAdvice, Move
+from fleet.nodes.simulation.advice import Move, SimulatedAdvice
 from fleet.nodes.simulation.fault_script import SimulatedFaultError, parse_fault
-from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel, SimulationShape
+from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet, SimulationShape
 from fleet.nodes.simulation.home_proxies import HOMES, format_homes
 from fleet.nodes.simulation.instance import SimulatedInstance
 
-#: How often the model moves on, seconds: heartbeats of 100,000 agents at a TTL of 10 min are 80 a tick.
+#: Seconds between two steps of the model: 100,000 agents with a TTL of 10 min send about 80 heartbeats per step.
 _TICK = 0.25
 
 
 def instances_of_part(fleet: SimulatedFleet, part: int, parts: int) -> list[InstanceModel]:
-    """The instances this part serves."""
+    """Return the instances that this part serves."""
     if parts == 1:
         return list(fleet.instances)
     if part == 0:
@@ -40,12 +40,12 @@ def instances_of_part(fleet: SimulatedFleet, part: int, parts: int) -> list[Inst
 
 
 class Simulator:
-    """The model, and the ports of this part."""
+    """The model of the fleet, and the ports of this part."""
 
     def __init__(
         self, shape: SimulationShape, seed: int, started_at: float, part: int, parts: int, parent: str = ""
     ) -> None:
-        """`parent` is the socket on which the whole simulation is told of moves; empty: there is no other part."""
+        """`parent` is the socket of the whole simulation, for moves of agents; empty: there is only one part."""
         self._fleet = SimulatedFleet(shape, Random(seed), started_at)
         self._directory: dict[str, tuple[str, str]] = {}
         self._parent = parent
@@ -56,7 +56,7 @@ class Simulator:
         }
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Start listening. Raises OSError."""
         for name, instance in self._instances.items():
             await instance.apply_state()
             self._directory[name] = instance.addresses
@@ -66,13 +66,13 @@ class Simulator:
         await asyncio.gather(*(instance.stop() for instance in self._instances.values()))
 
     async def run(self) -> None:
-        """Let time pass, for ever."""
+        """Advance the model, forever."""
         while True:
             self._fleet.tick(time.time())
             await asyncio.sleep(_TICK)
 
     def control(self) -> web.Application:
-        """What `fleet.nodes.simulation.program` tells this process."""
+        """Return the control API, which `fleet.nodes.simulation.program` calls."""
         app = web.Application(client_max_size=1 << 24)
         app.router.add_get("/addresses", self._handle_addresses)
         app.router.add_post("/directory", self._handle_directory)
@@ -82,7 +82,7 @@ class Simulator:
         return app
 
     async def _spread(self, moves: Sequence[Move]) -> None:
-        """Have every part move these agents. A simulation that does not answer is at its end: they stay."""
+        """Move agents in every part. If the simulation does not respond, it is stopping, and the agents stay."""
         if not self._parent:
             self._move(moves, time.time())
             return
@@ -120,12 +120,14 @@ class Simulator:
         except SimulatedFaultError as error:
             return web.json_response({"error": str(error)}, status=400)
         names = [instance.name for instance in affected_instances]
-        await asyncio.gather(*(self._instances[name].apply_state() for name in names if name in self._instances))
+        await asyncio.gather(
+            *(self._instances[name].apply_state() for name in names if name in self._instances)
+        )
         return web.json_response({"done": names})
 
 
 async def serve(simulator: Simulator, control: str) -> None:
-    """Serve until SIGTERM or SIGINT; the control socket opens last, and says that the ports are open."""
+    """Serve until SIGTERM or SIGINT. The control socket opens last: then all ports are open."""
     stop_event = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop_event.set)
@@ -140,11 +142,11 @@ async def serve(simulator: Simulator, control: str) -> None:
     await runner.cleanup()
     await simulator.stop()
     for task in finished_tasks:
-        task.result()  # the model's own failure ends the process, with its traceback
+        task.result()  # an error of the model ends the process with a traceback
 
 
 def format_flags(shape: SimulationShape) -> list[str]:
-    """The flags that make a process of the same shape."""
+    """Return the flags for a process of the same shape."""
     flags = []
     for name, value in asdict(shape).items():
         if name == "homes":
@@ -171,12 +173,12 @@ def format_flags(shape: SimulationShape) -> list[str]:
 )
 @click.option("--part", type=int, required=True)
 @click.option("--parts", type=int, required=True)
-@click.option("--control", required=True, help="Path of the unix socket to be told on.")
-@click.option("--parent", required=True, help="Path of the unix socket of the whole simulation.")
+@click.option("--control", required=True, help="Path of the control socket of this process.")
+@click.option("--parent", required=True, help="Path of the control socket of the whole simulation.")
 def main(
     *, seed: int, started_at: float, part: int, parts: int, control: str, parent: str, **shape: Any
 ) -> None:
-    """Serve one part of an invented fleet."""
+    """Serve one part of a simulated fleet."""
     lifecycle.raise_file_limit()
     simulation_shape = SimulationShape(**shape)
     simulator = Simulator(simulation_shape, seed, started_at, part, parts, parent)

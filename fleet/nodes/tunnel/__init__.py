@@ -1,3 +1,3 @@
-"""TCP over gRPC without a fleet. docs/tunnel.md"""
+"""Tunnels of TCP over gRPC without a fleet. docs/reference/tunnel.md"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tunnel's client without a fleet: behind NAT it registers targets; elsewhere it asks for sessions to others'."""
+"""Tunnel client without a fleet: registers targets (behind NAT), or opens sessions to others' targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """What `refloat tunnel register` and `dial` are told in common."""
+    """Settings that `refloat tunnel register` and `dial` share."""
 
     server: tuple[str, int]
     wire: WireVersion = WireVersion.V0_2
@@ -39,15 +39,15 @@ class ClientPlan:
     name: str = ""
 
     def open_channel(self) -> grpc.aio.Channel:
-        """A connection of its own to the server. Raises TLSError."""
+        """Return a new connection to the server. Raises TLSError."""
         target = channels.target_of([self.server])
         return channels.open_channel(target, self.tls, extra_options=options.channel_options())
 
 
 async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
-    """Stay registered and serve until SIGTERM or SIGINT; the ready line says what is registered. Raises TLSError."""
+    """Stay registered and serve until SIGTERM or SIGINT. The ready line lists the targets. Raises TLSError."""
     by_target = {service.target: service.to for service in services}
-    # Version 0.1 has no targets: its servers ask every client.
+    # Version 0.1 has no targets: its servers offer sessions to every client.
     targets = () if plan.wire is WireVersion.V0_1 else tuple(by_target)
     spec = TunnelSpec(
         wire=plan.wire,
@@ -60,10 +60,14 @@ async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
 
     async def work() -> None:
         await up.wait()
-        refused_targets = {spell_target(target): reason for target, reason in sorted(link.rejected_targets.items())}
+        refused_targets = {
+            spell_target(target): reason for target, reason in sorted(link.rejected_targets.items())
+        }
         registered_targets = sorted(link.registered_targets) if targets else by_target
         lifecycle.announce(
-            role="tunnel-target", targets=[spell_target(target) for target in registered_targets], refused=refused_targets
+            role="tunnel-target",
+            targets=[spell_target(target) for target in registered_targets],
+            refused=refused_targets,
         )
         await lifecycle.wait_for_stop_signal()
 
@@ -71,15 +75,15 @@ async def register(plan: ClientPlan, services: Sequence[Service]) -> None:
 
 
 def _make_run_name(plan: ClientPlan) -> str:
-    """Return a name by which a server of ours knows this process when its connection is lost and it comes back.
+    """Return a random name by which the server recognizes this process after a lost connection.
 
-    A certificate proves that better, and across restarts: with one there is no name.
+    A certificate proves the same more reliably, and across restarts: then the name is empty.
     """
     return "" if plan.tls.certificate else secrets.token_urlsafe(12)
 
 
 async def forward(plan: ClientPlan, forwards: Sequence[LocalForward]) -> None:
-    """Listen on local ports whose connections become sessions, until SIGTERM or SIGINT. Raises StartError, TLSError."""
+    """Listen on local ports and forward connections, until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
     up = asyncio.Event()
     link = _link(plan, TunnelSpec(wire=plan.wire, name=plan.name), up)
 
@@ -119,13 +123,13 @@ async def _listen(link: TunnelLink, local_forward: LocalForward, plan: ClientPla
 
 
 async def carry_stdio(plan: ClientPlan, target: Target) -> None:
-    """Carry standard input and output over one session to its end. Raises TLSError, TunnelError."""
+    """Copy standard input and output through one session until it ends. Raises TLSError, TunnelError."""
     async with plan.open_channel() as channel:
         client = TunnelClient(channel, plan.wire, name=plan.name)
 
         async def work() -> None:
             if plan.wire is WireVersion.V0_1:
-                # In version 0.2 a server may say nothing until it is asked for something.
+                # In version 0.2, a server may send nothing until it is asked for a session.
                 await client.wait_until_up()
             stream = await client.open_session(target)
             stdio = await open_stdio()
@@ -139,15 +143,15 @@ async def carry_stdio(plan: ClientPlan, target: Target) -> None:
 
 
 async def _run_beside(carrier: Coroutine[None, None, None], work: Coroutine[None, None, None]) -> None:
-    """Do `work` while `carrier` runs. Raises what either raised, or TunnelError when the carrier ended first."""
+    """Do `work` while `carrier` runs. Raises what either raised, or TunnelError if the carrier ended first."""
     carrier_task = asyncio.create_task(carrier)
-    await asyncio.sleep(0)  # it begins, so that it may be asked for sessions
+    await asyncio.sleep(0)  # start it, so that sessions can be opened
     work_task = asyncio.create_task(work)
     try:
         await asyncio.wait((carrier_task, work_task), return_when=asyncio.FIRST_COMPLETED)
         if carrier_task.done() and not (work_task.done() and work_task.exception() is None):
             carrier_task.result()
-            raise TunnelError("the server ended the tunnel")
+            raise TunnelError("the server closed the tunnel")
         work_task.result()
     finally:
         for task in (carrier_task, work_task):

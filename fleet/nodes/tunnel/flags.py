@@ -1,4 +1,4 @@
-"""What the flags of a tunnel without a fleet say: targets, services, forwards, who may claim what."""
+"""Values of the flags of a tunnel without a fleet: targets, services, forwards and claims."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class LocalForward:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who proves `identity` by its certificate may register targets whose names match."""
+    """Permission of the clients with a certificate for `identity` to register targets with matching names."""
 
     identity: str
     pattern: str
 
 
 def parse_target(text: str) -> Target:
-    """Read `NAME` or `NAME:TYPE`. Raises ValueError with a sentence."""
+    """Read `NAME` or `NAME:TYPE`. Raises ValueError."""
     name, colon, kind = text.partition(":")
     if not name or (colon and not kind):
         raise ValueError(f"{text!r} is not NAME or NAME:TYPE")
@@ -47,7 +47,7 @@ def parse_target(text: str) -> Target:
 
 
 def spell_target(target: Target) -> str:
-    """As `parse_target` reads it."""
+    """Return a target in the form that `parse_target` reads."""
     return f"{target.name}:{target.type}" if target.type else target.name
 
 
@@ -76,7 +76,7 @@ def _split_pair(text: str, form: str) -> tuple[str, str]:
 
 
 def claims_rule(claims: Sequence[Claim]) -> Callable[[Peer, Target], bool]:
-    """Who may register what, where certificates prove names: targets of these names, and what claims add to that."""
+    """Return the rule for registrations: targets named like the client's certificate, and those that claims add."""
 
     def may_claim(peer: Peer, target: Target) -> bool:
         if target.name in peer.identity and target.name not in SHARED_NAMES and not _is_address(target.name):

@@ -1,4 +1,4 @@
-"""A tunnel's server without a fleet: where clients register, and local ports that lead to their targets."""
+"""Tunnel server without a fleet: clients register targets, and local ports lead to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.transport import channels
 from fleet.transport.channels import DeadPeer
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
-from fleet.transport.tunnel.handlers import Handler, AcceptedSession
+from fleet.transport.tunnel.handlers import AcceptedSession, Handler
 from fleet.transport.tunnel.listener import TunnelListener
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """What `refloat tunnel serve` is told."""
+    """Settings of `refloat tunnel serve`."""
 
     listen: tuple[str, int]
-    #: The first is for clients that do not say which they speak.
+    #: Protocol versions. The first one is used for clients that do not name a version.
     wires: Sequence[WireVersion]
     tls: TLSFiles
     forwards: Sequence[LocalForward]
     services: Sequence[Service]
-    #: What clients may register beyond targets that are named as their certificates are.
+    #: Permissions to register targets, in addition to those named like the client's certificate.
     claims: Sequence[Claim]
-    #: Anybody who connects may register anything: meant so, and not forgotten.
+    #: Any client may register any target, on purpose.
     allow_anonymous: bool
     bridge: bool
     policy: SessionPolicy
@@ -45,7 +45,7 @@ class ServerPlan:
 
 
 async def serve(plan: ServerPlan) -> None:
-    """Serve until SIGTERM or SIGINT. Raises StartError, TLSError."""
+    """Serve until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
     _demand_proof(plan)
     tunnels = [_tunnel(plan, wire) for wire in plan.wires]
     server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.dead_peer)])
@@ -54,7 +54,7 @@ async def serve(plan: ServerPlan) -> None:
         port = channels.add_port(server, addresses.join(*plan.listen), plan.tls)
     except RuntimeError as error:
         raise NodeStartError(
-            f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or not ours"
+            f"cannot listen on {addresses.join(*plan.listen)}: the port is in use, or this user may not use it"
         ) from error
     await server.start()
     listeners = [await listen(forward, tunnels, plan.policy) for forward in plan.forwards]
@@ -63,7 +63,7 @@ async def serve(plan: ServerPlan) -> None:
         for forward, listener in zip(plan.forwards, listeners, strict=True)
     }
     if plan.tls.authority is None:
-        log.warning("without --tls-ca nobody proves who it is: any client may register any target")
+        log.warning("clients do not authenticate without --tls-ca: any client may register any target")
     claims = "anybody" if plan.tls.authority is None else "certificate"
     lifecycle.announce(
         role="tunnel-server", listen=addresses.join(plan.listen[0], port), claims=claims, forwards=ports
@@ -75,11 +75,14 @@ async def serve(plan: ServerPlan) -> None:
 
 
 def _demand_proof(plan: ServerPlan) -> None:
-    """Where others reach it, clients must prove who they are. Raises StartError unless it is meant otherwise."""
+    """Check that clients authenticate unless only this machine can connect, or `allow_anonymous` is set.
+
+    Raises NodeStartError.
+    """
     if plan.tls.authority is None and not plan.allow_anonymous and not addresses.is_loopback(plan.listen[0]):
         raise NodeStartError(
-            f"on {plan.listen[0]} without --tls-ca anybody could register any target and get its sessions: "
-            "give --tls-ca, or --anybody if that is meant"
+            f"without --tls-ca, any client that reaches {plan.listen[0]} could register any target and receive its "
+            "sessions: set --tls-ca, or --anybody to allow this"
         )
 
 
@@ -96,24 +99,28 @@ def _tunnel(plan: ServerPlan, wire: WireVersion) -> TunnelServer:
 
 
 def _log_target(target: Target, is_registered: bool) -> None:
-    log.info("target %s %s", target, "came" if is_registered else "is gone")
+    log.info("target %s %s", target, "registered" if is_registered else "deregistered")
 
 
-def make_dial_handler(services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy) -> Handler:
-    """A handler that connects each session to its service. Version 0.1 knows names alone."""
+def make_dial_handler(
+    services: Mapping[Target, tuple[str, int]], wire: WireVersion, policy: SessionPolicy
+) -> Handler:
+    """Return a handler that connects each session to its service. Version 0.1 knows only names."""
     by_name = {target.name: to for target, to in services.items()}
 
     async def accept_session(target: Target) -> AcceptedSession:
         to = by_name.get(target.name) if wire is WireVersion.V0_1 else services.get(target)
         if to is None:
-            raise TunnelError(f"target {target} is not served here")
+            raise TunnelError(f"this server does not serve target {target}")
         return await handlers.dial(*to, policy)
 
     return accept_session
 
 
-async def listen(forward: LocalForward, tunnels: Sequence[TunnelServer], policy: SessionPolicy) -> TunnelListener:
-    """Open a forward's port. Raises StartError."""
+async def listen(
+    forward: LocalForward, tunnels: Sequence[TunnelServer], policy: SessionPolicy
+) -> TunnelListener:
+    """Listen on the port of a forward. Raises NodeStartError."""
 
     async def open_session() -> TunnelStream:
         refusals = []
@@ -124,4 +131,6 @@ async def listen(forward: LocalForward, tunnels: Sequence[TunnelServer], policy:
                 refusals.append(str(error))
         raise TunnelError("; ".join(refusals))
 
-    return await lifecycle.start_listening(forward.listen, TunnelListener(open_session, policy).start(*forward.listen))
+    return await lifecycle.start_listening(
+        forward.listen, TunnelListener(open_session, policy).start(*forward.listen)
+    )

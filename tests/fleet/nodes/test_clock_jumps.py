@@ -77,7 +77,7 @@ async def test_agent_that_starts_again_with_an_earlier_clock(plane: Plane, agent
     after = FakeAgent(proxy, "a", generation=before.generation - 3600 * 10**9)
     agents.made.append(after)
     await after.hello()
-    with pytest.raises(TunnelError, match="registered already by another client"):
+    with pytest.raises(TunnelError, match="already registered by another client"):
         await after.join()
     stale.last_seen_at -= proxy.table.keep_alive.interval + 2.0
     await after.claim()

@@ -150,8 +150,11 @@ def test_port_in_use_of_a_program() -> None:
             ("proxy", "--name", "x", "--backend", "redis://127.0.0.1:1/0", "--listen", "nonsense"),
             "'nonsense' is not host:port",
         ),
-        (("auth", "--name", "x", "--backend", "redis://127.0.0.1:1/0"), "is --backend right"),
-        (("agent", "--auth", "a:1", "--proxy", "b:1", "--mesh", "--connections", "1"), "exclude each other"),
+        (("auth", "--name", "x", "--backend", "redis://127.0.0.1:1/0"), "check that --backend is right"),
+        (
+            ("agent", "--auth", "a:1", "--proxy", "b:1", "--mesh", "--connections", "1"),
+            "cannot be used together",
+        ),
         (
             ("agent", "--auth-via", "proxy", "--proxy", "b:1", "--tunnel-wire", "0.1"),
             "--auth-via proxy needs --tunnel-wire 0.2",

@@ -1,3 +1,3 @@
-"""The CONNECT port of a proxy: users reach services of agents."""
+"""The CONNECT port of a proxy, through which users reach services of agents."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The head of a CONNECT, read by h11 before the connection becomes a session's."""
+"""The head of a CONNECT request, read by h11 before the connection is handed to a session."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fleet.processes import background
 from fleet.protocol.tunnel import connect
 from fleet.protocol.tunnel.connect import RefusalReason, RefusedError
 
-#: Bytes of a head, at most.
+#: Largest head, in bytes.
 _LARGEST_HEAD = 16 * 1024
-#: Who was refused may take so long to read it and leave, seconds.
+#: Seconds for a refused client to read the response and close.
 _LEAVE_WITHIN = 1.0
 
 
 class Head(asyncio.Protocol):
-    """One connection until its request is read and answered."""
+    """One connection until its request has been read and answered."""
 
     def __init__(self, on_connect: Callable[[Head], None]) -> None:
         self._on_connect = on_connect
@@ -30,7 +30,7 @@ class Head(asyncio.Protocol):
         self._request.add_done_callback(_retrieve_exception)
         self._closed = asyncio.Event()
         self.transport: asyncio.Transport
-        #: Its user has nothing more to say.
+        #: The client has closed its direction.
         self.at_eof = False
 
     @override
@@ -41,7 +41,7 @@ class Head(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         if self._request.done() and self._method != b"CONNECT":
-            return  # refused, and still talking
+            return  # refused, but the client still sends
         try:
             self._conn.receive_data(data)
             event = h11.NEED_DATA if self._request.done() else self._conn.next_event()
@@ -49,15 +49,19 @@ class Head(asyncio.Protocol):
                 self.transport.pause_reading()
                 self._request.set_result(event)
         except h11.RemoteProtocolError as error:
-            reason = RefusalReason.LARGE if error.error_status_hint == RefusalReason.LARGE.status else RefusalReason.MALFORMED
+            reason = (
+                RefusalReason.LARGE
+                if error.error_status_hint == RefusalReason.LARGE.status
+                else RefusalReason.MALFORMED
+            )
             self.transport.pause_reading()
-            self._request.set_exception(RefusedError(reason, f"this is no request of HTTP: {error}"))
+            self._request.set_exception(RefusedError(reason, f"invalid HTTP request: {error}"))
 
     @override
     def eof_received(self) -> bool:
         self.at_eof = True
         self._on_end()
-        return self.transport.can_write_eof()  # half open, as TCP is; TLS cannot be
+        return self.transport.can_write_eof()  # half-closed, as TCP allows; TLS does not
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,16 +69,16 @@ class Head(asyncio.Protocol):
         self._on_end()
 
     async def read(self, within: float) -> h11.Request:
-        """The request, within seconds. Raises RefusedError; ConnectionError when nobody is there any more."""
+        """Return the request. Raises RefusedError after `within` seconds, ConnectionError if the client has left."""
         await asyncio.wait((self._request,), timeout=within)
         if not self._request.done():
-            raise RefusedError(RefusalReason.SLOW, f"no whole request came within {within:g} s")
+            raise RefusedError(RefusalReason.SLOW, f"no complete request arrived within {within:g} s")
         return self._request.result()
 
     def accept(self) -> bytes:
-        """Say that the session is there; return what came behind the head. Raises ConnectionError."""
+        """Respond with HTTP 200, and return the bytes that followed the head. Raises ConnectionError."""
         if self.transport.is_closing():
-            raise ConnectionResetError("the user went away")
+            raise ConnectionResetError("the client has left")
         while self._conn.next_event() is not h11.PAUSED:
             pass
         response = h11.Response(status_code=200, headers=[], reason=b"Connection established")
@@ -82,14 +86,14 @@ class Head(asyncio.Protocol):
         return self._conn.trailing_data[0]
 
     async def refuse(self, refusal: RefusedError) -> None:
-        """Answer with a sentence, and close."""
+        """Respond with an error message, and close."""
         if self.transport.is_closing():
             return
         self.transport.write(self._encode_refusal(refusal))
         if not self.transport.can_write_eof():
             self.transport.close()
             return
-        # Closed at once, what the user still sends would reset the connection, and the answer with it.
+        # An immediate close would reset the connection while the client still sends, and lose the response.
         with contextlib.suppress(OSError):
             self.transport.write_eof()
         self.transport.resume_reading()
@@ -128,11 +132,11 @@ class Head(asyncio.Protocol):
 
     def _on_end(self) -> None:
         if not self._request.done():
-            self._request.set_exception(ConnectionResetError("the user went away"))
+            self._request.set_exception(ConnectionResetError("the client has left"))
         elif self.at_eof:
             self._closed.set()
 
 
 def _retrieve_exception(request: asyncio.Future[h11.Request]) -> None:
     if not request.cancelled():
-        request.exception()  # nobody may be there any more to be told
+        request.exception()  # possibly nobody waits for it any more

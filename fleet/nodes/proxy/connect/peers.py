@@ -1,8 +1,9 @@
-"""Proxy peering: a proxy without a tunnel to an agent reaches it through one that has it.
+"""Proxy peering: a proxy without a tunnel to an agent reaches it through a proxy that has one.
 
-Agents heartbeat which proxies they hold, so the backend knows where an agent is. The user's request goes on to the
-CONNECT port of such a proxy, marked as a peer's: who gets a marked one serves it from its own tunnels or says no, so
-none goes in circles. A peer is let in as a user is, by its certificate or its token.
+Agents report in their heartbeats which proxies they have tunnels to, so the backend knows where an agent is. The user's
+request is forwarded to the CONNECT port of such a proxy and marked as a peer's. A marked request is served from the
+proxy's own tunnels or refused, so no request goes in circles. A peer authenticates like a user, by certificate or
+token.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, NotHere
 from fleet.nodes.shared.instance import Instance
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
 from fleet.transport.backend import BackendUnavailableError
 from fleet.transport.tls import TLSError
 from fleet.transport.tunnel.pump import TcpConnection
 
 _BY_STATUS = {reason.status: reason for reason in RefusalReason}
-#: A peer that says so of us means its configuration, and not our user.
+#: Refusals that are about this proxy's configuration and not about the user.
 _NOT_LET_IN = (RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN)
 
 
@@ -33,10 +34,10 @@ class _Peer:
 
 
 class Peers:
-    """The other proxies of one proxy."""
+    """The other proxies of a proxy."""
 
     def __init__(self, instance: Instance, token: str) -> None:
-        """Make it; `token` is what is shown to peers. Raises StartError."""
+        """`token` authenticates this proxy to its peers. Raises NodeStartError."""
         self._instance = instance
         self._token = token
         self._context: ssl.SSLContext | None
@@ -46,21 +47,21 @@ class Peers:
             raise NodeStartError(str(error)) from None
 
     async def dial(self, service_address: ServiceAddress) -> TcpConnection:
-        """Connect to a service of an agent that is elsewhere. Raises RefusedError."""
-        no_tunnel = f"no agent {service_address.agent!r} has a tunnel to this proxy"
+        """Connect to a service of an agent that has no tunnel here. Raises RefusedError."""
+        no_tunnel = f"agent {service_address.agent!r} has no tunnel to this proxy"
         try:
             peers = await self._find_holders(service_address.agent)
         except BackendUnavailableError as error:
             raise RefusedError(
-                RefusalReason.NO_AGENT, f"{no_tunnel}, and where it is cannot be told: {error}"
+                RefusalReason.NO_AGENT, f"{no_tunnel}, and the backend cannot be read: {error}"
             ) from None
-        reason = f"{no_tunnel} or to another"
+        reason = f"{no_tunnel} or to another proxy"
         random.shuffle(peers)
         for peer in peers:
             try:
                 return await self._dial(peer, service_address)
             except NotHereError as error:
-                reason = f"{no_tunnel}, and proxy {peer.name} says: {error}"
+                reason = f"{no_tunnel}, and proxy {peer.name} responded: {error}"
             except ConnectError as error:
                 raise self._refusal(peer, error) from None
         raise RefusedError(RefusalReason.NO_AGENT, reason)
@@ -78,11 +79,11 @@ class Peers:
     def _refusal(self, peer: _Peer, error: ConnectError) -> RefusedError:
         reason = _BY_STATUS.get(error.status, RefusalReason.PEER)
         if reason in _NOT_LET_IN:
-            return RefusedError(RefusalReason.PEER, f"proxy {peer.name} does not let this proxy in: {error}")
+            return RefusedError(RefusalReason.PEER, f"proxy {peer.name} does not admit this proxy: {error}")
         return RefusedError(reason, str(error))
 
     async def _find_holders(self, agent: str) -> list[_Peer]:
-        """Proxies that hold a tunnel of that agent, by its id or by the name that its id is made from."""
+        """Return the proxies with a tunnel to the agent, given by its id or by the name that the id is derived from."""
         backend, own = self._instance.backend, self._instance.flags
         for agent_id in dict.fromkeys((agent, *(self._id_of(name) for name in (agent, agent.lower())))):
             entry = await backend.agent(agent_id)

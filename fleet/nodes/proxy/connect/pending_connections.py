@@ -1,4 +1,4 @@
-"""Connections that have asked for nothing yet: so many at most, and those who wait longest make room."""
+"""Connections without a request yet: their number is limited, and the oldest ones make room."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Connection = TypeVar("Connection", bound=Hashable)
 
 
 class PendingConnections(Generic[Connection]):
-    """Who has not been let in yet, by address. Users ask at once, so they leave this list long before they are old."""
+    """Connections that are not admitted yet, by address. Users send their request at once and leave it soon."""
 
     def __init__(self) -> None:
-        #: From the oldest to the newest.
+        #: Ordered from the oldest to the newest.
         self._addresses: dict[Connection, str] = {}
 
     def __len__(self) -> int:
         return len(self._addresses)
 
     def add(self, connection: Connection, address: str, limit: int) -> Connection | None:
-        """Add a connection; return the one to close for it, where there are `most` already.
+        """Add a connection; if there are `limit` already, return the one to close.
 
-        That is the oldest of the address that has most of them, so that one address alone shuts nobody else out.
+        That is the oldest one of the address with the most connections, so that one address cannot shut out all others.
         """
         evicted_connection = self._oldest_of_busiest_address() if len(self._addresses) >= limit else None
         if evicted_connection is not None:
@@ -31,7 +31,7 @@ class PendingConnections(Generic[Connection]):
         return evicted_connection
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that was let in, or is gone; one that is not there is no error."""
+        """Remove a connection that was admitted or has closed. An unknown connection is no error."""
         self._addresses.pop(connection, None)
 
     def _oldest_of_busiest_address(self) -> Connection | None:

@@ -1,9 +1,9 @@
-"""A proxy's CONNECT port: users reach services of agents by HTTP CONNECT, as `curl --proxytunnel` and ssh do.
+"""The CONNECT port of a proxy: users reach services of agents by HTTP CONNECT, as `curl --proxytunnel` and ssh do.
 
-1. The head is read and its sender let in (`access.py`); it asks for SERVICE.AGENT and nothing else.
-2. The agent is asked for a session through its tunnel, or the proxy that has one (`peers.py`). What is said
-   against that is the user's answer.
-3. The connection's bytes go through the session, and both end as the other does.
+1. The proxy reads the head and authenticates the user (`access.py`), who asks for SERVICE.AGENT.
+2. The proxy opens a session through the agent's tunnel, or connects to the proxy that has one (`peers.py`). If that
+   fails, the user receives the error.
+3. Bytes are copied both ways, and each side ends when the other does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fleet.nodes.shared.connect_client import BrokenError, splice
 from fleet.nodes.shared.instance import Instance
 from fleet.processes import background
 from fleet.protocol.tunnel import connect
-from fleet.protocol.tunnel.connect import ServiceAddress, RefusalReason, RefusedError
+from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceAddress
 from fleet.protocol.tunnel.messages import TunnelError
 from fleet.transport.listen_sockets import stop_listening
 from fleet.transport.tunnel.pump import TcpConnection, pump
@@ -36,24 +36,24 @@ from fleet.transport.tunnel.stream import TunnelStream
 
 log = logging.getLogger(__name__)
 
-#: From connecting to the whole head, and from there to the agent's answer, seconds.
+#: Seconds from connecting to the complete head, and from there to the agent's response.
 _HEAD_WITHIN = 10.0
 _ANSWER_WITHIN = 10.0
-#: A TLS connection's last words may take so long, seconds.
+#: Seconds for the TLS handshake and for the TLS shutdown.
 _TLS_WITHIN = 5.0
 _BACKLOG = 1024
-#: Strangers who have not asked for anything yet: they must not take the places of users.
+#: Most connections without a request. They must not use up the limit of users.
 _MOST_STRANGERS = 1_000
 _PEER_HEADER = connect.PEER_HEADER.lower().encode()
 
 
 class ConnectPort:
-    """The port, once the proxy runs."""
+    """The CONNECT port of a running proxy."""
 
     def __init__(
         self, flags: ConnectFlags, instance: Instance, tunnels: ReverseTunnels, metrics: ConnectMetrics
     ) -> None:
-        """Make it. Raises StartError when it would let in everybody from anywhere."""
+        """Raises NodeStartError if it would admit everybody from other machines."""
         self._flags = flags
         self._access = ConnectAccess(flags, instance.flags.tls)
         self._peers = Peers(instance, flags.tokens[0] if flags.tokens else "")
@@ -61,7 +61,7 @@ class ConnectPort:
         self._table = tunnels.table
         self._metrics = metrics
         self._server: asyncio.Server | None = None
-        #: All connections, those that were not let in yet, and how many were.
+        #: Tasks of all connections; those without a request yet; number of admitted ones.
         self._users: set[asyncio.Task[None]] = set()
         self._pending_connections: PendingConnections[Head] = PendingConnections()
         self._user_count = 0
@@ -69,11 +69,11 @@ class ConnectPort:
 
     @property
     def advertised_address(self) -> str:
-        """Where others reach it."""
+        """host:port at which others reach the port."""
         return addresses.join(*self._flags.advertise) if self._flags.advertise else self.address
 
     async def start(self) -> None:
-        """Listen. Raises StartError."""
+        """Start listening. Raises NodeStartError."""
         loop = asyncio.get_running_loop()
         within = None if self._access.tls is None else _TLS_WITHIN
         listen = self._flags.listen
@@ -89,18 +89,18 @@ class ConnectPort:
         self.address = addresses.join(listen[0], self._server.sockets[0].getsockname()[1])
 
     async def stop_accepting(self) -> None:
-        """Take nobody new."""
+        """Stop listening."""
         if self._server is not None:
             server, self._server = self._server, None
             await stop_listening(server)
 
     async def wait_until_empty(self) -> None:
-        """Wait until nobody is on it."""
+        """Wait until all connections have ended."""
         while self._users:
             await asyncio.wait(list(self._users))
 
     async def stop(self) -> None:
-        """End everything now."""
+        """Stop listening and end all connections."""
         await self.stop_accepting()
         await background.stop(self._users)
 
@@ -117,9 +117,9 @@ class ConnectPort:
         try:
             await self._serve_head(head)
         except ConnectionError:
-            pass  # nobody is there any more
+            pass  # the client has left
         except Exception:
-            log.exception("connect.failed: a user's connection failed by a fault of ours")
+            log.exception("connect.failed: a user's connection failed with an internal error")
         finally:
             self._pending_connections.remove(head)
             if head.transport.get_protocol() is head:
@@ -141,7 +141,8 @@ class ConnectPort:
     def _reserve_slot(self) -> Iterator[None]:
         if self._user_count >= self._flags.limit:
             raise RefusedError(
-                RefusalReason.BUSY, f"this proxy has {self._flags.limit} user connections, and takes no more"
+                RefusalReason.BUSY,
+                f"this proxy has reached its limit of {self._flags.limit} user connections; try again later",
             )
         self._user_count += 1
         try:
@@ -168,7 +169,8 @@ class ConnectPort:
         if request.method != b"CONNECT":
             method = request.method.decode("latin-1")
             raise RefusedError(
-                RefusalReason.METHOD, f"this port takes CONNECT alone, not {method} (curl: --proxytunnel)"
+                RefusalReason.METHOD,
+                f"method {method} is not allowed: this port serves CONNECT only (curl: --proxytunnel)",
             )
         connect.check_framing(request.headers)
         return connect.parse(request.target.decode("latin-1"))
@@ -179,12 +181,17 @@ class ConnectPort:
         tunnels = self._table.find(service_address.agent)
         if len(tunnels) > 1:
             ids = ", ".join(tunnel.agent_id for tunnel in tunnels)
-            raise RefusedError(RefusalReason.AMBIGUOUS, f"agents with the name {service_address.agent}: ask by id, {ids}")
+            raise RefusedError(
+                RefusalReason.AMBIGUOUS,
+                f"several agents have the name {service_address.agent}; use an id instead: {ids}",
+            )
         return tunnels[0] if tunnels else None
 
     async def _dial_peer(self, request: h11.Request, service_address: ServiceAddress) -> TcpConnection:
         if any(name == _PEER_HEADER for name, _ in request.headers):
-            raise RefusedError(RefusalReason.NO_AGENT, f"no agent {service_address.agent!r} has a tunnel to this proxy")
+            raise RefusedError(
+                RefusalReason.NO_AGENT, f"agent {service_address.agent!r} has no tunnel to this proxy"
+            )
         return await self._peers.dial(service_address)
 
     async def _open(self, tunnel: Tunnel, service_address: ServiceAddress) -> TunnelStream:
@@ -193,16 +200,19 @@ class ConnectPort:
                 return await self._tunnels.open_session(tunnel, service_address.service)
         except TimeoutError:
             raise RefusedError(
-                RefusalReason.TIMEOUT, f"agent {tunnel.agent_name} did not answer within {_ANSWER_WITHIN:g} s"
+                RefusalReason.TIMEOUT,
+                f"agent {tunnel.agent_name} did not respond within {_ANSWER_WITHIN:g} s",
             ) from None
         except TunnelError as error:
             raise RefusedError(RefusalReason.AGENT, str(error)) from None
 
-    async def _carry_to_agent(self, head: Head, service_address: ServiceAddress, stream: TunnelStream) -> None:
+    async def _carry_to_agent(
+        self, head: Head, service_address: ServiceAddress, stream: TunnelStream
+    ) -> None:
         try:
             connection = _take_over(head)
         except ConnectionError:
-            stream.abort("the user went away")
+            stream.abort("the client has left")
             raise
         await self._carry_counted(head, service_address, connection, pump(connection, stream))
 
@@ -213,9 +223,17 @@ class ConnectPort:
             peer.reset()
             raise
         self._metrics.record_peering()
-        await self._carry_counted(head, service_address, connection, splice(connection, peer, wait_for_both=True))
+        await self._carry_counted(
+            head, service_address, connection, splice(connection, peer, wait_for_both=True)
+        )
 
-    async def _carry_counted(self, head: Head, service_address: ServiceAddress, connection: TcpConnection, transfer: Awaitable[None]) -> None:
+    async def _carry_counted(
+        self,
+        head: Head,
+        service_address: ServiceAddress,
+        connection: TcpConnection,
+        transfer: Awaitable[None],
+    ) -> None:
         self._metrics.record_open(connection)
         is_aborted = True
         try:
@@ -224,16 +242,21 @@ class ConnectPort:
         except (TunnelError, BrokenError) as error:
             log.info("connect.aborted: %s: %s", _peer_address(head), error)
         except asyncio.CancelledError:
-            # The drain is over: whose work it was is to be known, as nothing else tells them why it broke. No metric
-            # says it: the process ends before anybody could read one.
-            log.warning("connect.cut: %s, to %s of agent %s", _describe_user(head), service_address.service, service_address.agent)
+            # The drain time is over. Log whose connection is cut, because nothing else explains it to the user. A
+            # metric would be useless: the process ends before a scrape.
+            log.warning(
+                "connect.cut: %s, connected to %s of agent %s",
+                _describe_user(head),
+                service_address.service,
+                service_address.agent,
+            )
             raise
         finally:
             self._metrics.record_close(connection, is_aborted=is_aborted)
 
 
 def _take_over(head: Head) -> TcpConnection:
-    """Accept, and be what the connection's bytes go to. Raises ConnectionError."""
+    """Respond with HTTP 200, and return the wire that takes over the connection. Raises ConnectionError."""
     connection = TcpConnection()
     connection.take_over(head.transport, head.accept())
     if head.at_eof:
@@ -243,7 +266,7 @@ def _take_over(head: Head) -> TcpConnection:
 
 def _peer_address(head: Head) -> str:
     peer = head.transport.get_extra_info("peername")
-    return addresses.join(*peer[:2]) if peer else "somebody"
+    return addresses.join(*peer[:2]) if peer else "unknown client"
 
 
 def _host(head: Head) -> str:
@@ -252,7 +275,12 @@ def _host(head: Head) -> str:
 
 
 def _describe_user(head: Head) -> str:
-    """Who it is by the certificate, if one was shown, and where."""
+    """Return the user's certificate name, if any, and address."""
     certificate = head.transport.get_extra_info("peercert") or {}
-    names = [common_name for part in certificate.get("subject", ()) for key, common_name in part if key == "commonName"]
+    names = [
+        common_name
+        for part in certificate.get("subject", ())
+        for key, common_name in part
+        if key == "commonName"
+    ]
     return f"{names[0]} at {_peer_address(head)}" if names else _peer_address(head)

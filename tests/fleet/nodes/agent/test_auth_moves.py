@@ -124,7 +124,7 @@ async def test_agent_stays_where_the_other_auth_drains(plane: Plane) -> None:
     _answer(proxy, advice)
     await eventually(lambda: _answer(proxy, advice).staying == 1)
     (reason,) = _answer(proxy, advice).staying_reasons.values()
-    assert f"auth {_id(second)} takes no new connections" in reason
+    assert f"auth {_id(second)} is draining and takes no new connections" in reason
     assert agent.auth_id == agent.heartbeats.auth_id == _id(first)
     assert _moves(group, "stays") == 1.0
 
@@ -141,7 +141,7 @@ async def test_agent_stays_where_the_other_auth_is_sick(plane: Plane) -> None:
     _answer(proxy, advice)
     await eventually(lambda: _answer(proxy, advice).staying == 1)
     (reason,) = _answer(proxy, advice).staying_reasons.values()
-    assert "did not take a heartbeat" in reason
+    assert "did not accept a heartbeat" in reason
     entry = await _entry(first)
     assert entry is not None
     assert entry.auth_id == _id(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fleet.nodes.agent.metrics import AgentMetrics, AgentAuthCollector
+from fleet.nodes.agent.metrics import AgentAuthCollector, AgentMetrics
 
 
 def test_counters_have_names() -> None:

@@ -16,7 +16,7 @@ import pytest
 from fleet.nodes.agent import tunnel as agent_tunnel
 from fleet.nodes.agent.auth_connection import Identity
 from fleet.nodes.agent.services import AgentServices
-from fleet.nodes.agent.tunnel import TunnelDialError, Tunnel
+from fleet.nodes.agent.tunnel import Tunnel, TunnelDialError
 from fleet.nodes.proxy.server import Proxy
 from fleet.protocol.networking.keep_alive import KeepAlive
 from fleet.protocol.tunnel import agent_services
@@ -100,7 +100,7 @@ async def test_proxy_that_refuses(plane: Plane, make: Make) -> None:
     proxy = await plane.proxy(ttl=600.0)
     channel = channel_to(proxy.instance.grpc_address)
     reading = await up(make("", channel=channel))
-    with pytest.raises(TunnelDialError, match="one a connection") as refusal:
+    with pytest.raises(TunnelDialError, match="already has a tunnel") as refusal:
         await make("", channel=channel).hello()
     assert refusal.value.is_refused
     reading.cancel()
@@ -111,7 +111,7 @@ async def test_proxy_that_is_frozen(make: Make, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(agent_tunnel, "_ANSWER_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts; nobody reads
         tunnel = make(f"127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(TunnelDialError, match="no proxy answered in time"):
+        with pytest.raises(TunnelDialError, match="no proxy responded in time"):
             await tunnel.hello()
 
 
@@ -136,7 +136,7 @@ async def test_sessions_are_counted(plane: Plane, make: Make) -> None:
         reading = await up(tunnel)
         stream = await session(proxy, "echo")
         assert tunnel.sessions == 1
-        with pytest.raises(TunnelError, match="cannot be reached"):
+        with pytest.raises(TunnelError, match="cannot connect to"):
             await session(proxy, "down")
         status = await session(proxy, agent_services.STATUS)
         assert await status.read() == b'{"known": true}'

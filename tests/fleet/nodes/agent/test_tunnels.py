@@ -201,7 +201,9 @@ async def test_unreadable_entry_hides_no_other(start: Start, caplog: pytest.LogC
     entries = [*json.loads(request("p1", "p2"))["proxies"], newer, newer]
     with caplog.at_level(logging.WARNING):
         proxy.discover(json.dumps({"proxies": entries}).encode())
-        await eventually(lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked_proxies == ("p1", "p2"))
+        await eventually(
+            lambda: tunnels._pool.tracker.snapshot(time.monotonic()).tracked_proxies == ("p1", "p2")
+        )
     assert caplog.text.count("discovery.refused") == 1
     assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery-entry"}) == 2
     assert registry.get_sample_value("refloat_agent_refused_total", {"kind": "discovery"}) is None

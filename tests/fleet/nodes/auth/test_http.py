@@ -138,7 +138,7 @@ async def test_delete_proxies(ask: Client) -> None:
         await ask("POST", "/v2/proxies", {"server": proxy(name)})
     assert await ask("DELETE", "/v2/proxies/p-1") == (200, {"message": "ok"})
     code, said = await ask("DELETE", "/v2/proxies/p-1")
-    assert (code, said) == (404, {"error": {"message": "there is no proxy 'p-1'"}})
+    assert (code, said) == (404, {"error": {"message": "proxy 'p-1' was not found"}})
     assert await names(ask, "/v2/proxies") == ["p-2", "p-3"]
     assert await ask("DELETE", "/v2/proxies") == (200, {"message": "ok"})
     assert await names(ask, "/v2/proxies") == []
@@ -185,11 +185,17 @@ async def test_proxy_that_expired(ask: Client) -> None:
     ("method", "path", "body", "code", "said"),
     [
         ("POST", "/v2/proxies", b"{", 400, "not JSON"),
-        ("POST", "/v2/proxies", b"[]", 400, "not a JSON object"),
+        ("POST", "/v2/proxies", b"[]", 400, "must be a JSON object"),
         ("POST", "/v2/proxies", b"[" * 100_000, 400, ""),
         ("POST", "/v2/proxies", b" " * 300_000, 413, "262144 bytes"),
-        ("POST", "/v2/proxies", {}, 400, "server: is missing"),
-        ("POST", "/v2/proxies", {"server": {"kind": "node"}}, 400, "server.kind: 'node'"),
+        ("POST", "/v2/proxies", {}, 400, "server: missing"),
+        (
+            "POST",
+            "/v2/proxies",
+            {"server": {"kind": "node"}},
+            400,
+            "server.kind: must be 'proxy', not 'node'",
+        ),
         ("POST", "/v2/proxies", {"server": {"spec": {"addr": 5}}}, 400, "server: "),
         ("POST", "/v2/authservers", {"server": {"metadata": {"name": "a"}}}, 400, "server.spec.addr: ''"),
         (
@@ -207,10 +213,10 @@ async def test_proxy_that_expired(ask: Client) -> None:
         ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": "1m"}, 400, "ttl: "),
         ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": -1}, 400, "ttl: "),
         ("POST", "/v2/proxies", {"server": proxy("p"), "ttl": 1 << 62}, 400, "ttl: "),
-        ("POST", "/v2/tunnelconnections", {}, 400, "tunnel_connection: is missing"),
-        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {"metadata": 5}}, 400, "are objects"),
+        ("POST", "/v2/tunnelconnections", {}, 400, "tunnel_connection: missing"),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {"metadata": 5}}, 400, "must be objects"),
         ("POST", "/v2/tunnelconnections", {"tunnel_connection": {"kind": "x"}}, 400, "kind: "),
-        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {}}, 400, "version: is missing"),
+        ("POST", "/v2/tunnelconnections", {"tunnel_connection": {}}, 400, "version: missing"),
         ("POST", "/v2/tunnelconnections", {"tunnel_connection": connection("", "n")}, 400, "cluster_name"),
         (
             "POST",
@@ -220,9 +226,9 @@ async def test_proxy_that_expired(ask: Client) -> None:
             "metadata.expires",
         ),
         ("GET", "/v2/tunnelconnections/a%2Fb", None, 400, "the path"),
-        ("GET", "/v2/nodes", None, 404, "nothing is served"),
-        ("GET", "/proxies", None, 404, "nothing is served"),
-        ("PUT", "/v2/proxies", b"", 405, "PUT is not served here"),
+        ("GET", "/v2/nodes", None, 404, "was not found"),
+        ("GET", "/proxies", None, 404, "was not found"),
+        ("PUT", "/v2/proxies", b"", 405, "method PUT is not allowed for this path"),
     ],
 )
 async def test_requests_that_are_wrong(

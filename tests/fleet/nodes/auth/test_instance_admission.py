@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 
 from fleet.nodes.auth.http import AuthHTTP
-from fleet.nodes.auth.instance_admission import WRITERS, refusal_of, identity_refusal_of, resource_refusal_of
+from fleet.nodes.auth.instance_admission import WRITERS, identity_refusal_of, refusal_of, resource_refusal_of
 from fleet.nodes.shared import flags
 from fleet.nodes.shared.instance import Instance
 from fleet.transport.backend import Kind
@@ -44,7 +44,8 @@ def test_callers_without_a_certificate_write_on_loopback() -> None:
     assert refusal_of("UpsertProxy", None, "127.0.0.1", allow_anonymous=False) == ""
     assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=True) == ""
     assert refusal_of("UpsertProxy", None, "10.0.0.1", allow_anonymous=False) == (
-        "off loopback only a certificate of role 'proxy' may call UpsertProxy"
+        "not allowed: on an address other than loopback, a client needs a certificate with the role "
+        "'proxy' to call UpsertProxy"
     )
 
 
@@ -64,11 +65,11 @@ def test_certificate_is_bound_to_the_instance(kind: Kind) -> None:
     assert identity_refusal_of(Caller(kind, (own,)), kind, own, "main") == ""
     assert (
         identity_refusal_of(Caller(kind, ("one-1",)), kind, own, "other")
-        == f"the certificate proves one-1; not {kind} {own}"
+        == f"the certificate is for one-1, not for {kind} {own}"
     )
     assert identity_refusal_of(Caller(kind, ("one-2", SERVER_NAME)), kind, own, "main") != ""
     assert identity_refusal_of(Caller(kind, (SERVER_NAME,)), kind, SERVER_NAME, "main") == (
-        f"the certificate proves no name; not {kind} {SERVER_NAME}"
+        f"the certificate is for no name, not for {kind} {SERVER_NAME}"
     )
     assert identity_refusal_of(Caller("console", ("console",)), kind, own, "main") == ""
     assert identity_refusal_of(None, kind, own, "main") == ""
@@ -86,7 +87,7 @@ def test_certificate_is_bound_to_the_name_of_the_instance(kind: Kind) -> None:
         assert identity_refusal_of(by_id, kind, own, "main", hostname) != ""
         assert (
             identity_refusal_of(by_name, kind, own, "main", hostname)
-            == f"the certificate proves one-1; not the name {hostname} of {kind} {own}"
+            == f"the certificate is for one-1, not for the name {hostname} of {kind} {own}"
         )
     assert identity_refusal_of(Caller(kind, (own, "edge")), kind, own, "main", "edge") == ""
     assert identity_refusal_of(None, kind, own, "main", "one-2") == ""

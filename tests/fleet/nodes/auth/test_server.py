@@ -102,7 +102,7 @@ async def test_heartbeat_malformed(
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert (await auth.instance.backend.agents("", 0, 0)).agents == ()
     assert "refloat_heartbeats_refused_total 2.0" in (await get(auth.instance, "/metrics"))[1]
-    assert caplog.text.count("heartbeat.refused: of 'x' at ipv4:127.0.0.1: ") == 1
+    assert caplog.text.count("heartbeat.refused: agent 'x' at ipv4:127.0.0.1: ") == 1
     assert caplog.text.count("heartbeat.refused") == 1
 
 
@@ -200,7 +200,7 @@ async def test_certificate_binds_the_heartbeat_and_the_deregistration(plane: Pla
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-            assert "the certificate proves agent-3" in (caught.value.details() or "")
+            assert "the certificate is for agent-3" in (caught.value.details() or "")
         assert await names_at(auth) == {"agent-1", "agent-2"}
         await own.Deregister(fleet_pb2.DeregisterRequest(agent_id=identified("agent-2").agent.agent_id))
         assert await names_at(auth) == {"agent-1"}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fleet.nodes.balancer.rotation import Rotation, BalancerTarget, parse_flag
+from fleet.nodes.balancer.rotation import BalancerTarget, Rotation, parse_flag
 from fleet.protocol.destination.health import Health
 from fleet.protocol.destination.picker import Candidate
 
@@ -15,7 +15,9 @@ H, D, U, X = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.UNKNOWN
 
 def rotation(*healths: Health, draining: tuple[int, ...] = (), codes: tuple[int, ...] = ()) -> Rotation:
     """Targets of these healths, whose `/readyz` answered 200, or these codes, twice; 0 is no answer."""
-    made = Rotation([BalancerTarget(f"t{n}", ("127.0.0.1", n), ("127.0.0.1", n)) for n in range(len(healths))])
+    made = Rotation(
+        [BalancerTarget(f"t{n}", ("127.0.0.1", n), ("127.0.0.1", n)) for n in range(len(healths))]
+    )
     for seat, code in zip(made.states, codes or (200,) * len(healths), strict=True):
         for _ in range(2):
             if code:
@@ -77,7 +79,9 @@ def test_order_one_is_out_after_two_probes_in_a_row(code: int) -> None:
 def test_order_number_of_probes_is_a_setting() -> None:
     """One is enough where that is set, and three may be needed, whatever the failures are."""
     for unready_after, codes in ((1, (503,)), (3, (503, 0, 400))):
-        made = Rotation([BalancerTarget("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after)
+        made = Rotation(
+            [BalancerTarget("t0", ("127.0.0.1", 1), ("127.0.0.1", 2))], unready_after=unready_after
+        )
         for code in codes:
             assert not made.states[0].is_out
             _probed(made, code, seat=0)

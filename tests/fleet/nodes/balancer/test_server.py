@@ -123,7 +123,7 @@ async def test_target_silent_is_taken_out(scene: Scene) -> None:
     """A `/readyz` that accepts and never answers is not 200."""
     scene.two.answering.clear()
     await scene.until(lambda targets: not targets["two"]["ready"])
-    assert (await scene.targets())["two"]["error"] == "no answer in time"
+    assert (await scene.targets())["two"]["error"] == "no response in time"
     assert await scene.shares(4) == {"one": 4}
 
 
@@ -168,8 +168,12 @@ async def test_none_ready_all_are_tried_and_the_balancer_says_so(scene: Scene) -
         assert response.status == 200
 
 
-@pytest.mark.parametrize(("settings", "health"), [(RECOMMENDED_SETTINGS, Health.UNHEALTHY), (LITERAL_SETTINGS, Health.HEALTHY)])
-async def test_dials_that_fail_say_nothing_when_read_literally(settings: HealthSettings, health: Health) -> None:
+@pytest.mark.parametrize(
+    ("settings", "health"), [(RECOMMENDED_SETTINGS, Health.UNHEALTHY), (LITERAL_SETTINGS, Health.HEALTHY)]
+)
+async def test_dials_that_fail_say_nothing_when_read_literally(
+    settings: HealthSettings, health: Health
+) -> None:
     """The diagram has no arrow for them, and literally there is nothing beside it."""
     async with serving("one") as one:
         nowhere = parse_flag(f"one=127.0.0.1:1,{one.target.rpartition(',')[2]}")

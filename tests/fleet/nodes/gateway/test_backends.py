@@ -64,7 +64,7 @@ async def test_health_by_grpc_health_v1(opened: Callable[..., Backends]) -> None
 
     await eventually(lambda: health_of(backends) == [("healthy", "")])
     await servicer.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    await eventually(lambda: health_of(backends) == [("unhealthy", "it says NOT_SERVING")])
+    await eventually(lambda: health_of(backends) == [("unhealthy", "the backend reported NOT_SERVING")])
     await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     await eventually(lambda: health_of(backends) == [("healthy", "")])
     await server.stop(None)
@@ -85,7 +85,7 @@ async def test_health_that_nobody_knows(opened: Callable[..., Backends]) -> None
     backends = opened(svc=[("127.0.0.1", port)])
     await backends.use([("svc", 1)])
 
-    await eventually(lambda: health_of(backends) == [("unhealthy", "it says status 7")])
+    await eventually(lambda: health_of(backends) == [("unhealthy", "the backend reported status 7")])
     assert backends.describe()[0]["connections"] == 1
     await server.stop(None)
 
@@ -105,7 +105,9 @@ async def test_weights_are_shared_among_addresses(opened: Callable[..., Backends
     backends = opened(svc=[("127.0.0.1", 1), ("127.0.0.1", 2)])
     await backends.use([("svc", 1), ("127.0.0.1", 2)])
 
-    weights = backends.weights([BackendRef("svc", 1, 4), BackendRef("127.0.0.1", 2), BackendRef("unknown", 1)])
+    weights = backends.weights(
+        [BackendRef("svc", 1, 4), BackendRef("127.0.0.1", 2), BackendRef("unknown", 1)]
+    )
     assert weights == {"127.0.0.1:1": 2.0, "127.0.0.1:2": 3.0}
 
 
@@ -188,9 +190,9 @@ async def test_lookups_that_fail_are_said_once(
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", looked_up)
     await backends.use([("name", 7)])
     task = asyncio.create_task(backends.keep_resolving())
-    await eventually(lambda: "name:7 is found again" in caplog.text)
+    await eventually(lambda: "name:7 can be looked up again" in caplog.text)
 
-    assert caplog.text.count("cannot be looked up") == 2
+    assert caplog.text.count("cannot look up backend") == 2
     task.cancel()
 
 

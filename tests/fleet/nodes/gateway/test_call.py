@@ -75,13 +75,13 @@ def huge(stream: Stream) -> None:
         (resetting(Code.ENHANCE_YOUR_CALM), "RESOURCE_EXHAUSTED", "reset the call: ENHANCE_YOUR_CALM"),
         (head_then(Code.PROTOCOL_ERROR), "INTERNAL", "reset the call: PROTOCOL_ERROR"),
         (part_then_reset, "INTERNAL", "reset the call: INTERNAL_ERROR"),
-        (http(b"503"), "UNAVAILABLE", "answered HTTP 503, not gRPC"),
-        (http(b"404"), "UNIMPLEMENTED", "answered HTTP 404, not gRPC"),
-        (http(b"abc"), "UNKNOWN", "answered HTTP 0, not gRPC"),
-        (no_status, "INTERNAL", "ended without a status"),
-        (data_first, "INTERNAL", "sent data before a head"),
-        (two_heads, "INTERNAL", "sent two heads"),
-        (huge, "RESOURCE_EXHAUSTED", "answered with a message of more than 4194304 bytes"),
+        (http(b"503"), "UNAVAILABLE", "responded with HTTP 503 instead of gRPC"),
+        (http(b"404"), "UNIMPLEMENTED", "responded with HTTP 404 instead of gRPC"),
+        (http(b"abc"), "UNKNOWN", "responded with HTTP 0 instead of gRPC"),
+        (no_status, "INTERNAL", "ended the call without a status"),
+        (data_first, "INTERNAL", "sent data before headers"),
+        (two_heads, "INTERNAL", "sent two header lists before the body"),
+        (huge, "RESOURCE_EXHAUSTED", "responded with a message larger than 4194304 bytes"),
     ],
 )
 async def test_garbage_is_a_clear_status(answer: Answer, status: str, details: str, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_backend_that_hangs_is_left(tmp_path: Path) -> None:
     ):
         for _ in range(12):
             for answer in await asyncio.gather(*(call() for _ in range(20))):
-                assert answer in {b"hi", ("DEADLINE_EXCEEDED", f"{bad} did not answer within 1 s")}
+                assert answer in {b"hi", ("DEADLINE_EXCEEDED", f"{bad} did not respond within 1 s")}
             if _health(gateway, bad) is Health.UNHEALTHY:
                 break
         tried = answers["hang"]
@@ -182,7 +182,7 @@ async def test_whole_time_of_a_request(tmp_path: Path) -> None:
     async with scripted(lambda stream: None) as address, before(tmp_path, address, rule=rule) as (_, call):
         status, details = await call()
         assert status == "DEADLINE_EXCEEDED"
-        assert details.startswith(f"{address} did not answer within 0.0")
+        assert details.startswith(f"{address} did not respond within 0.0")
 
 
 async def test_backend_that_flaps_each_second(tmp_path: Path) -> None:
@@ -326,7 +326,17 @@ def _reason(gateway: Gateway, name: str) -> HealthReason:
 
 
 @pytest.mark.parametrize(
-    "broken", ["find", "dialer", "record_first_attempt", "allow_retry", "record_retry", "chance", "record_stream_method", "on_call_end"]
+    "broken",
+    [
+        "find",
+        "dialer",
+        "record_first_attempt",
+        "allow_retry",
+        "record_retry",
+        "chance",
+        "record_stream_method",
+        "on_call_end",
+    ],
 )
 async def test_error_of_ours_ends_one_call(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -369,4 +379,4 @@ async def test_error_of_ours_has_a_status(tmp_path: Path, monkeypatch: pytest.Mo
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(gateway.listener, "dialer", bug)
-        assert await call() == ("INTERNAL", "the gateway failed: its log says how")
+        assert await call() == ("INTERNAL", "internal error of the gateway; see its log")

@@ -122,7 +122,7 @@ async def test_files_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptu
             mine.key.unlink() if content is None else mine.key.write_bytes(content)
             await eventually(lambda before=before: gateway.certificates.problem not in {"", before})  # type: ignore[misc]
         assert gateway.registry.get_sample_value("refloat_gateway_certificates_valid") == 0
-        assert "those before them stay in force" in caplog.text
+        assert "the previous certificates stay in effect" in caplog.text
         mine.key.write_bytes(key)
         await eventually(lambda: not gateway.certificates.problem)
         assert gateway.registry.get_sample_value("refloat_gateway_certificates_valid") == 1

@@ -27,7 +27,11 @@ def test_methods_with_a_stream_on_either_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(None, "cannot be read: No such file"), (b"\xff", "is not a descriptor set"), (b"", "has no services")],
+    [
+        (None, "No such file"),
+        (b"\xff", "is not a descriptor set"),
+        (b"", "contains no services"),
+    ],
 )
 def test_file_that_is_none(content: bytes | None, sentence: str, tmp_path: Path) -> None:
     """Said with its path."""
@@ -35,5 +39,5 @@ def test_file_that_is_none(content: bytes | None, sentence: str, tmp_path: Path)
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(DescriptorsError, match=f"^{path} {sentence}"):
+    with pytest.raises(DescriptorsError, match=f"{path}.* {sentence}"):
         streams_of(path)

@@ -33,5 +33,5 @@ def test_error_ends_its_own_object(caplog: pytest.LogCaptureFixture) -> None:
 
     assert thing.seen == [(1, True), (2, False)]
     assert thing.broke == 1
-    assert "an error in Thing.take ends one call" in caplog.text
+    assert "internal error in Thing.take: one call ends" in caplog.text
     assert "ValueError: a bug" in caplog.text

@@ -6,7 +6,7 @@ import hpack
 import pytest
 
 from fleet.nodes.gateway import heads
-from fleet.nodes.gateway.heads import read_response, make_request_reader
+from fleet.nodes.gateway.heads import make_request_reader, read_response
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.transport.http2.fields import plain

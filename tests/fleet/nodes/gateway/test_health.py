@@ -38,7 +38,7 @@ async def test_check_and_watch_until_it_ends(tmp_path: Path) -> None:
         await gateway.stop()
 
         assert (await watch.read()).status == NOT_SERVING
-        assert await status_of(watch.read()) == ("UNAVAILABLE", "the gateway ends")
+        assert await status_of(watch.read()) == ("UNAVAILABLE", "the gateway is shutting down")
 
 
 async def test_other_services_and_methods(tmp_path: Path) -> None:

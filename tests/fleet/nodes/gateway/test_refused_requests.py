@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
+from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -49,7 +49,9 @@ async def caller(folder: Path) -> AsyncIterator[Http2Connection]:
         host, _, port = address.rpartition(":")
         ready = asyncio.Event()
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Http2Connection(BlockCache(lambda fields: fields), ConnectionOptions(), on_ready=lambda _: ready.set()),
+            lambda: Http2Connection(
+                BlockCache(lambda fields: fields), ConnectionOptions(), on_ready=lambda _: ready.set()
+            ),
             host,
             int(port),
         )
@@ -68,12 +70,12 @@ def ask(connection: Http2Connection, method: bytes, *more: tuple[bytes, bytes]) 
 @pytest.mark.parametrize(
     ("method", "http", "sentence"),
     [
-        (b"GET", b"405", b"This is a gateway for gRPC calls: they are sent by POST.\n"),
+        (b"GET", b"405", b"This gateway serves gRPC calls only: send them by POST.\n"),
         (b"HEAD", b"405", b""),
         (
             b"POST",
             b"415",
-            b"This is a gateway for gRPC calls: their content-type begins with application/grpc.\n",
+            b"This gateway serves gRPC calls only: their content-type starts with application/grpc.\n",
         ),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from fleet.nodes.gateway import routes_file
-from fleet.nodes.gateway.routes_file import RoutesFileError, RoutesFile
+from fleet.nodes.gateway.routes_file import RoutesFile, RoutesFileError
 from fleet.nodes.shared import watched_files
 from fleet.protocol.retry.route_table import RouteTable
 from tests.fakes.echoing import route, write_routes
@@ -32,8 +32,8 @@ class Node:
     async def _apply(self, table: RouteTable) -> None:
         self.names = [one.name for one in table.routes]
 
-    def _report(self, *, valid: bool, loaded: bool) -> None:
-        self.reports.append((valid, loaded))
+    def _report(self, *, valid: bool, is_loaded: bool) -> None:
+        self.reports.append((valid, is_loaded))
 
 
 @pytest.fixture
@@ -58,8 +58,11 @@ async def test_changed_file_is_in_force(node: Node) -> None:
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ({"retry": {"reasons": ["wobbly"]}}, "spec.rules[0].retry.reasons[0]: 'wobbly' is not a reason"),
-        ({"retry": {"attempts": -1}}, "spec.rules[0].retry.attempts: -1 is not 0 or more"),
+        (
+            {"retry": {"reasons": ["wobbly"]}},
+            "spec.rules[0].retry.reasons[0]: 'wobbly' is not a retry reason",
+        ),
+        ({"retry": {"attempts": -1}}, "spec.rules[0].retry.attempts: -1 is out of range. Use 0 or more"),
         ({"retry": {"backoff": "1.5h"}}, "spec.rules[0].retry.backoff: '1.5h' is not a duration"),
         ({"retry": {"backoff": "5ms\n"}}, "spec.rules[0].retry.backoff: '5ms\\n' is not a duration"),
         (
@@ -68,7 +71,7 @@ async def test_changed_file_is_in_force(node: Node) -> None:
         ),
         ({"timeouts": {"backendRequest": "999999h"}}, "spec.rules[0].timeouts.backendRequest: '999999h'"),
         ({"backendRefs": [{"name": "a", "port": 99999}]}, "spec.rules[0].backendRefs[0].port: 99999"),
-        ({"filters": []}, "spec.rules[0].filters: no such key"),
+        ({"filters": []}, "spec.rules[0].filters: is not a known or supported key"),
     ],
 )
 async def test_mistake_is_told_by_its_path(
@@ -82,11 +85,11 @@ async def test_mistake_is_told_by_its_path(
     assert node.file.problems[0].startswith(problem)
     assert node.names == ["first"]
     assert node.reports[-1] == (False, False)
-    assert caplog.text.count("the routes before it stay in force") == 1
+    assert caplog.text.count("the previous routes stay in effect") == 1
     write_routes(node.file.path, route(name="good"))
     await eventually(lambda: node.names == ["good"])
     assert node.file.problems == []
-    assert "reads well again" in caplog.text
+    assert "is valid again" in caplog.text
 
 
 @pytest.mark.parametrize("content", [b"", b"kind: [", b"\xff\xfe", b"- 1", b"x" * 1_100_000])
@@ -152,7 +155,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     """A pipe would be waited for without end; a device may have none."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(RoutesFileError, match="is no file"):
+        with pytest.raises(RoutesFileError, match="is not a regular file"):
             routes_file.read(path)
 
 

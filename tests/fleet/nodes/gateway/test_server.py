@@ -124,7 +124,7 @@ async def test_message_that_is_too_long(echo: Echo, tmp_path: Path) -> None:
         assert await channel.unary_unary(f"{ECHO}Unary")(b"x" * 1000)
 
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert error.details() == "the request has a message of more than 1000 bytes"
+    assert error.details() == "the request has a message larger than 1000 bytes"
 
 
 async def test_slow_reader_stops_the_sender(channel: grpc.aio.Channel) -> None:
@@ -203,9 +203,9 @@ async def test_routes_by_host_service_and_method(echo: Echo, tmp_path: Path) -> 
         assert (len(other.calls), len(echo.calls)) == (1, 0)
         assert await call("b.org", "Down") == "OK"
         assert (len(other.calls), len(echo.calls)) == (1, 1)
-        assert await call("b.org") == f"UNIMPLEMENTED: no route is for {ECHO}Unary at b.org"
-        assert await call("none.example.com") == "UNAVAILABLE: no backend of none/0 takes calls"
-        assert await call("lost.example.com") == "UNAVAILABLE: no backend of lost/0 takes calls"
+        assert await call("b.org") == f"UNIMPLEMENTED: no route matches {ECHO}Unary at b.org"
+        assert await call("none.example.com") == "UNAVAILABLE: no backend of none/0 accepts calls"
+        assert await call("lost.example.com") == "UNAVAILABLE: no backend of lost/0 accepts calls"
         assert gateway.backends.list_unresolved() == ["lost:1"]
     await other.stop()
 
@@ -226,7 +226,9 @@ async def test_weights_share_calls(echo: Echo, tmp_path: Path) -> None:
     assert (len(echo.calls), len(other.calls)) == (0, 5)
 
 
-@pytest.mark.parametrize(("flags", "share"), [({}, 1.0), ({"picking_settings": picker.Settings(guard=3)}, 0.6)])
+@pytest.mark.parametrize(
+    ("flags", "share"), [({}, 1.0), ({"picking_settings": picker.Settings(guard=3)}, 0.6)]
+)
 async def test_last_backend_that_is_well_may_take_all(
     echo: Echo, tmp_path: Path, flags: dict[str, Any], share: float
 ) -> None:
@@ -302,7 +304,7 @@ async def test_end_cuts_calls_that_stay(echo: Echo, tmp_path: Path) -> None:
         await gateway.stop()
 
         assert await call.code() is grpc.StatusCode.UNAVAILABLE
-        assert await call.details() == "the gateway ends"
+        assert await call.details() == "the gateway is shutting down"
         await channel.close()
 
 
@@ -333,7 +335,7 @@ async def test_program_from_start_to_end(echo: Echo, tmp_path: Path) -> None:
     _, log = await program.communicate()
 
     assert program.returncode == 0
-    assert b"the routes before it stay in force" in log
+    assert b"the previous routes stay in effect" in log
 
 
 async def _asked(diag: str, path: str) -> Any:
@@ -350,12 +352,15 @@ async def _asked(diag: str, path: str) -> Any:
         (["--routes", "ROUTES", "--backend", "svc:1=a"], "'a' is not host:port"),
         (["--routes", "ROUTES", "--stream", "svc.Watch"], "'svc.Watch' is not SERVICE/METHOD"),
         (["--routes", "ROUTES", "--descriptors", "ROUTES"], "ROUTES is not a descriptor set"),
-        (["--routes", "ROUTES", "--tls-cert", "ROUTES"], "a server with TLS needs a certificate and its key"),
-        (["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"], "a certificate and its key go together"),
-        (["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"], "TLS: the CA ROUTES cannot be used"),
-        (["--routes", "ROUTES", "--probe-interval", "0s"], "are above 0"),
-        (["--routes", "ROUTES", "--backend-keepalive", "0s"], "'0s' is not positive"),
-        (["--routes", "ROUTES", "--headroom", "nan"], "'nan' is no number"),
+        (["--routes", "ROUTES", "--tls-cert", "ROUTES"], "a server with TLS needs a certificate and a key"),
+        (
+            ["--routes", "ROUTES", "--backend-tls-cert", "ROUTES"],
+            "set both the certificate and its key, or neither",
+        ),
+        (["--routes", "ROUTES", "--backend-tls-ca", "ROUTES"], "TLS: cannot use the CA ROUTES"),
+        (["--routes", "ROUTES", "--probe-interval", "0s"], "must be greater than 0"),
+        (["--routes", "ROUTES", "--backend-keepalive", "0s"], "'0s' must be greater than 0"),
+        (["--routes", "ROUTES", "--headroom", "nan"], "'nan' is not a finite number"),
     ],
 )
 def test_start_that_fails_is_one_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:

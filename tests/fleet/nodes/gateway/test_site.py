@@ -27,7 +27,9 @@ async def test_what_a_gateway_says_of_itself(tmp_path: Path) -> None:
     )
     backends = {"svc:1": [echo.address], "failing:1": [failing.address]}
     async with gateway_before(tmp_path, backends, route(*rules, hosts=["a.b"])) as (gateway, address):
-        site = gateway_site(gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file)
+        site = gateway_site(
+            gateway.process, gateway.registry, gateway.listener, gateway.backends, gateway.file
+        )
         options = [*channel_options(), ("grpc.default_authority", "a.b")]
         async with grpc.aio.insecure_channel(address, options=options) as channel:
             await channel.unary_unary(UNARY)(b"", metadata=told(code="INTERNAL", succeed_after=1))

@@ -51,7 +51,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetRecord]:
             token=TOKEN,
             members=(
                 Member("proxy-1", "proxy", sleeper.pid, pids.start_ticks(sleeper.pid), "proxy-1.log"),
-                Member("forwarder", "forwarder", forwarder.pid, pids.start_ticks(forwarder.pid), "forwarder.log"),
+                Member(
+                    "forwarder", "forwarder", forwarder.pid, pids.start_ticks(forwarder.pid), "forwarder.log"
+                ),
             ),
         )
 
@@ -91,18 +93,18 @@ def test_blackhole_holds_everything_or_leaves_the_backend(fleet: FleetRecord) ->
 
 def test_fault_on_an_unknown_name_lists_the_known(fleet: FleetRecord) -> None:
     """A typing mistake is mended in one look."""
-    with pytest.raises(UnknownNameError, match="there are: proxy-1, forwarder"):
+    with pytest.raises(UnknownNameError, match="its processes: proxy-1, forwarder"):
         faults.freeze(fleet, "proxy-9")
 
 
 def test_fault_that_cannot_be_says_why(fleet: FleetRecord) -> None:
     """No forward before a forwarder, none in a fleet without one, no answer from a dead one, no wrong token."""
-    with pytest.raises(FaultError, match="no auth or proxy"):
+    with pytest.raises(FaultError, match="not an auth or a proxy"):
         faults.cut_backend(fleet, "forwarder")
     with pytest.raises(FaultError, match="--no-faults"):
         faults.blackhole(replace(fleet, control=""), "proxy-1")
     assert faults.modes(replace(fleet, control="")) == {}
-    with pytest.raises(FaultError, match="does not answer"):
+    with pytest.raises(FaultError, match="does not respond"):
         faults.blackhole(replace(fleet, control="127.0.0.1:9"), "proxy-1")
     with pytest.raises(FaultError, match="bearer token"):
         faults.blackhole(replace(fleet, token="other"), "proxy-1")
@@ -110,7 +112,7 @@ def test_fault_that_cannot_be_says_why(fleet: FleetRecord) -> None:
 
 def test_restart_of_what_runs_is_refused(fleet: FleetRecord, tmp_path: Path) -> None:
     """It would lose its name to another."""
-    with pytest.raises(FaultError, match="runs"):
+    with pytest.raises(FaultError, match="is running"):
         faults.restart(fleet, "proxy-1", tmp_path)
 
 
@@ -125,7 +127,7 @@ def test_restart_of_several_looks_at_all_before_it_starts_one(fleet: FleetRecord
     done = CliRunner().invoke(restart, ["--home", str(tmp_path), "proxy-2", "proxy-1"])
 
     assert done.exit_code == 2
-    assert "proxy-1 runs" in done.output
+    assert "proxy-1 is running" in done.output
     assert not faults.restart_request(record.folder(tmp_path, "default"), "proxy-2").exists()
 
 

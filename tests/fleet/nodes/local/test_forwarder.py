@@ -73,10 +73,10 @@ async def test_control_lists_and_changes_forwards(
 @pytest.mark.parametrize(
     ("path", "body", "status", "says"),
     [
-        ("/forwards/none", {"mode": "cut"}, 404, "known: p/grpc, p/diag"),
+        ("/forwards/none", {"mode": "cut"}, 404, "forwards: p/grpc, p/diag"),
         ("/forwards/p/grpc", {"mode": "burn"}, 400, "pass, hold, cut"),
         ("/forwards/p/grpc", {"to": "nowhere"}, 400, "'nowhere' is not host:port"),
-        ("/forwards/p/grpc", {}, 400, "want"),
+        ("/forwards/p/grpc", {}, 400, "expected"),
     ],
 )
 async def test_control_wrong_request_is_a_sentence(

@@ -38,5 +38,5 @@ def test_make_without_tls_makes_nothing(tmp_path: Path) -> None:
 def test_make_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
     """The error names the folder."""
     (tmp_path / "keys").write_text("a file")
-    with pytest.raises(FleetError, match="keys cannot be made in"):
+    with pytest.raises(FleetError, match="cannot create the keys of the fleet in"):
         keys.make(FleetPlan(keys=tmp_path / "keys"))

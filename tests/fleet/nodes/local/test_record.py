@@ -1,4 +1,4 @@
-"""The record of a running fleet: written whole, readable by its owner, refused when its fleet is gone."""
+"""The record of a running fleet: written whole, readable by its owner, refused when its fleet has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ RECORD = FleetRecord(
     control="127.0.0.1:4",
     token="secret",
     members=(
-        Member("auth-1", "auth", ME, pids.start_ticks(ME), "auth-1.log", grpc="127.0.0.1:5", diag="127.0.0.1:6"),
+        Member(
+            "auth-1", "auth", ME, pids.start_ticks(ME), "auth-1.log", grpc="127.0.0.1:5", diag="127.0.0.1:6"
+        ),
     ),
 )
 
@@ -59,7 +61,7 @@ def test_load_no_fleet_says_how_to_start_one(tmp_path: Path) -> None:
 def test_load_fleet_that_died_is_no_fleet(tmp_path: Path) -> None:
     """A pid that somebody else has now is not our fleet."""
     saved(tmp_path, replace(RECORD, born=1))
-    with pytest.raises(NoFleetError, match="is gone"):
+    with pytest.raises(NoFleetError, match="has ended"):
         fleet_record.load(tmp_path, "default")
 
 
@@ -67,11 +69,11 @@ def test_load_fleet_that_died_is_no_fleet(tmp_path: Path) -> None:
 def test_load_a_broken_file_is_told_apart(tmp_path: Path, text: str) -> None:
     """Not a traceback, and not "no fleet"."""
     saved(tmp_path).write_text(text)
-    with pytest.raises(FleetError, match="cannot be read"):
+    with pytest.raises(FleetError, match="cannot read"):
         fleet_record.load(tmp_path, "default")
 
 
 def test_member_unknown_lists_the_known() -> None:
     """A typing mistake is mended in one look."""
-    with pytest.raises(UnknownNameError, match="there are: auth-1"):
+    with pytest.raises(UnknownNameError, match="its processes: auth-1"):
         RECORD.member("auth-9")

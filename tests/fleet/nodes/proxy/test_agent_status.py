@@ -45,7 +45,7 @@ async def test_agent_without_a_tunnel_here(plane: Plane) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await read(proxy, "who")
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-    assert refused.value.details() == "no live tunnel of agent 'who' is here"
+    assert refused.value.details() == "agent 'who' has no live tunnel to this proxy"
 
 
 async def test_agent_that_does_not_take_the_session(

@@ -72,7 +72,9 @@ def test_look_only_advises_nobody() -> None:
     """It answers what became of those who were."""
     bench = Bench("a", "b")
     bench.reconnects.advise_agents("x", "", ("a",), 0)
-    bench.reconnects.record_reply(bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False))
+    bench.reconnects.record_reply(
+        bench.tunnels["a"], fleet_pb2.AdvisoryReply(advisory_id="x", accepted=False)
+    )
     seen = bench.reconnects.advise_agents("x", "", (), 0, look_only=True)
     assert seen == Answer(already=1, left=1, staying=1, staying_ids=("a",))
     assert not bench.tunnels["b"].advisory_id

@@ -67,7 +67,7 @@ async def test_service_that_is_not_exposed(plane: Plane) -> None:
     agent = await one_agent(plane, proxy)
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
-    with pytest.raises(TunnelError, match=r"exposes no service 'web' \(it exposes: none\)"):
+    with pytest.raises(TunnelError, match=r"exposes no service 'web'; exposed services: none"):
         await proxy.tunnels.open_session(tunnel, "web")
     assert len(proxy.table) == 1
 
@@ -101,7 +101,7 @@ async def test_register_without_hello(plane: Plane, agents: Agents) -> None:
 
 def _refused(why: str) -> bool:
     # grpc.aio loses what a server says with a status that overtakes the call's initial metadata.
-    return "say hello" in why or why == "Internal error from Core"
+    return "send a hello" in why or why == "Internal error from Core"
 
 
 async def test_targets_of_others(plane: Plane, agents: Agents) -> None:
@@ -110,7 +110,7 @@ async def test_targets_of_others(plane: Plane, agents: Agents) -> None:
     agent = await agents.connect(proxy, "a")
     await agent.register.add_target(Target("web.a"))
     for name in ("web.b", "_status.b", "_other.a", "web"):
-        with pytest.raises(TunnelError, match="may not be claimed"):
+        with pytest.raises(TunnelError, match="may not be registered"):
             await agent.register.add_target(Target(name))
     assert len(proxy.table) == 1
 
@@ -213,7 +213,7 @@ async def test_frames_that_mean_nothing_are_counted_and_told_once(
     await eventually(lambda: refused("refloat_refused_total", {"kind": "frame"}) == 2)
     await _mean_nothing(second)
     await eventually(lambda: refused("refloat_refused_total", {"kind": "frame"}) == 4)
-    told = "frame.refused: of 'a' at ipv4:127.0.0.1: it is empty or a second hello"
+    told = "frame.refused: agent 'a' at ipv4:127.0.0.1: the frame is empty or a second hello"
     assert caplog.text.count("frame.refused") == caplog.text.count(told) == 1
     assert len(proxy.table) == 2
 

@@ -170,7 +170,7 @@ async def test_session_to_what_the_proxy_does_not_serve(plane: Plane) -> None:
     channel = channel_to(listener_of(proxy))
     client = StrictClient(channel, WireVersion.V0_1, handler=strict_stream.echo)
     async with registered(client):
-        with pytest.raises(GoError, match=r"no target _status\.agent-1 is registered"):
+        with pytest.raises(GoError, match=r"target _status\.agent-1 is not registered"):
             await client.new_session("_status.agent-1")
     await channel.close()
 
@@ -185,7 +185,7 @@ async def test_client_of_the_other_version_is_refused(plane: Plane, wire: WireVe
         with pytest.raises(RegisterEndedError) as ended:
             await TunnelClient(channel, wire).run()
     # grpc.aio loses the details of a status that overtakes the call's initial metadata.
-    assert "speaks version" in str(ended.value) or str(ended.value) == "Internal error from Core"
+    assert "only supports version" in str(ended.value) or str(ended.value) == "Internal error from Core"
     await channel.close()
 
 

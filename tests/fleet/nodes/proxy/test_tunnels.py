@@ -68,7 +68,7 @@ async def test_displaced_tunnel() -> None:
     old = open_tunnel(table, "a")
     new = open_tunnel(table, "a", 1.0)
     assert await old.next_frame(lambda: 1.0) is None
-    assert "displaced" in old.end_reason
+    assert "newer tunnel" in old.end_reason
     table.close(old)
     assert live(table) == ["a"]
     table.close(new)

@@ -36,20 +36,20 @@ def test_certificate_of_the_agent(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("names", [("agent-7",), ("refloat:agents:agent-1..6",), (agent_id("agent-7"),), ()])
 def test_certificate_of_another_agent(names: tuple[str, ...]) -> None:
     """Another name, and the right name with the id of another agent."""
-    assert "the certificate proves" in unproven(Caller("agent", names), "agent-8")
-    assert "the certificate proves" in unproven(Caller("agent", ("agent-8",)), "agent-8", agent_id("agent-9"))
+    assert "the certificate is for" in unproven(Caller("agent", names), "agent-8")
+    assert "the certificate is for" in unproven(Caller("agent", ("agent-8",)), "agent-8", agent_id("agent-9"))
 
 
 @pytest.mark.parametrize("name", ["localhost", "refloat.local", "teleport.cluster.local"])
 def test_names_that_many_certificates_share_prove_nothing(name: str) -> None:
     """An agent cannot take such a name for its own."""
-    assert "the certificate proves" in unproven(Caller("agent", (name,)), name)
+    assert "the certificate is for" in unproven(Caller("agent", (name,)), name)
 
 
 @pytest.mark.parametrize("role", ["", "auth", "proxy", "gateway", "console", "Agent"])
 def test_certificates_of_other_roles(role: str) -> None:
     """None of them is an agent, whatever names it has."""
-    assert f"role {role!r} is not that of an agent" in unproven(Caller(role, ("agent-7",)), "agent-7")
+    assert f"role {role!r}: agents need the role" in unproven(Caller(role, ("agent-7",)), "agent-7")
 
 
 def test_no_certificate() -> None:
@@ -64,12 +64,12 @@ def resource(**fields: Any) -> fleet_pb2.AgentResource:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"agent_id": ""}, "agent_id of 1 to 128"),
-        ({"agent_id": "a" * 129}, "agent_id of 1 to 128"),
-        ({"ttl_ms": 86_400_001}, "ttl_ms of 1 to"),
-        ({"name": "a" * 257}, "name has more than 256 characters"),
+        ({"agent_id": ""}, "agent_id needs 1 to 128"),
+        ({"agent_id": "a" * 129}, "agent_id needs 1 to 128"),
+        ({"ttl_ms": 86_400_001}, "ttl_ms must be 1 to"),
+        ({"name": "a" * 257}, "name is longer than 256 characters"),
         ({"name": "a" * 3_900_000}, "more than 262144 bytes"),
-        ({"name": "agent\u202e7"}, "name has characters that cannot be printed"),
+        ({"name": "agent\u202e7"}, "name contains unprintable characters"),
         ({"version": "v" * 257}, "version"),
         ({"via_proxy_id": "p" * 129}, "via_proxy_id"),
         ({"networking_revision": "r" * 257}, "networking_revision"),
@@ -77,9 +77,9 @@ def resource(**fields: Any) -> fleet_pb2.AgentResource:
         ({"policy": {"auth_id": "a" * 129}}, "policy.auth_id"),
         ({"tracker": {"claimed": ["p", "p" * 129]}}, "tracker.claimed"),
         ({"tracker": {"claimed": ["p" * 100] * 3_000}}, "more than 262144 bytes"),
-        ({"labels": {"k" * 257: ""}}, "labels has more than"),
-        ({"labels": {"k": "v\n"}}, "labels has characters"),
-        ({"labels": {str(number): "" for number in range(65)}}, "labels: there are more than 64"),
+        ({"labels": {"k" * 257: ""}}, "labels is longer than"),
+        ({"labels": {"k": "v\n"}}, "labels contains unprintable"),
+        ({"labels": {str(number): "" for number in range(65)}}, "labels: more than 64 labels"),
     ],
 )
 def test_heartbeat_with_texts_that_are_too_long(fields: dict[str, Any], why: str) -> None:
@@ -117,7 +117,9 @@ def _with_long_text(field: Any) -> list[tuple[str, fleet_pb2.AgentResource]]:
 def test_heartbeat_of_an_agent_of_a_large_mesh() -> None:
     """A tunnel to each of 4,000 proxies fits."""
     claimed = [flags.host_id("default", "proxy", f"proxy-{number}") for number in range(4_000)]
-    assert agent_admission.heartbeat_refusal_of(resource(tracker={"claimed": claimed}, labels={"a": "b"})) == ""
+    assert (
+        agent_admission.heartbeat_refusal_of(resource(tracker={"claimed": claimed}, labels={"a": "b"})) == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,8 @@ def test_heartbeat_of_an_agent_of_a_large_mesh() -> None:
     [
         ({"agent_id": ""}, "a hello with an agent_id of 1 to 128"),
         ({"agent_id": "a" * 129}, "a hello with an agent_id of 1 to 128"),
-        ({"name": "a" * 257}, "name has more than 256"),
-        ({"version": "a" * 257}, "version has more than 256"),
+        ({"name": "a" * 257}, "name is longer than 256"),
+        ({"version": "a" * 257}, "version is longer than 256"),
     ],
 )
 def test_hello_with_texts_that_are_too_long(fields: dict[str, Any], why: str) -> None:

@@ -69,6 +69,6 @@ async def test_keys_that_are_none(tmp_path: Path) -> None:
     """One sentence."""
     wrong = tmp_path / "x.pem"
     wrong.write_text("nonsense")
-    with pytest.raises(NodeStartError, match="keys of the HTTP port"):
+    with pytest.raises(NodeStartError, match="TLS files of the HTTP port"):
         async with asgi_site.serve(caller, ANY, TLSFiles(wrong, wrong)):
             raise AssertionError("it serves")

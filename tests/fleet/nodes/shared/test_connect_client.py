@@ -46,11 +46,11 @@ async def through(plan: ConnectPlan) -> TcpConnection:
     ("answer", "why"),
     [
         (b"HTTP/1.1 502 x\r\nContent-Length: 7\r\n\r\nit is\xc3\xbc", "it is\u00fc"),
-        (b"HTTP/1.1 503 x\r\n\r\n", "the proxy answers 503"),
+        (b"HTTP/1.1 503 x\r\n\r\n", "the proxy responded with HTTP 503"),
         (b"HTTP/1.1 100 x\r\n\r\nHTTP/1.0 407 x\r\n\r\nshow it", "show it"),
-        (b"SSH-2.0-x\r\n\r\n", "no proxy of HTTP"),
-        (b"", "without an answer"),
-        (b"HTTP/1.1 200 ok\r\n", "without an answer"),
+        (b"SSH-2.0-x\r\n\r\n", "the peer is not an HTTP proxy"),
+        (b"", "without a response"),
+        (b"HTTP/1.1 200 ok\r\n", "without a response"),
     ],
 )
 async def test_answers_that_are_none(answer: bytes, why: str) -> None:
@@ -83,7 +83,7 @@ async def test_proxies_in_turn() -> None:
             await dial(1, two)
         with pytest.raises(ConnectError, match="show it"):
             await dial(three, one)
-    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1 cannot be reached"):
+    with pytest.raises(ConnectError, match=r"cannot connect to proxy 127\.0\.0\.1:1"):
         await dial(1)
 
 
@@ -96,7 +96,7 @@ async def test_proxy_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         await reader.read()
 
     async with serving(silent) as port:
-        with pytest.raises(ConnectError, match=r"did not answer within 0\.2 s"):
+        with pytest.raises(ConnectError, match=r"did not respond within 0\.2 s"):
             await dial(port)
 
 
@@ -179,16 +179,16 @@ async def test_over_tls_to_a_real_agent(plane: Plane, tmp_path: Path) -> None:
         wire.close()
         await wire.closed_future
         await eventually(lambda: proxy.table.sessions == 0)
-        with pytest.raises(ConnectError, match="show a certificate"):
+        with pytest.raises(ConnectError, match="send a client certificate"):
             await through(ConnectPlan("echo.agent-1", at, tls=TLSFiles(authority=ca.ca)))
 
 
 def test_keys_that_are_none(tmp_path: Path) -> None:
     """They are named before anything is dialled."""
-    with pytest.raises(TLSError, match="none cannot be read"):
+    with pytest.raises(TLSError, match=r"cannot read .*none"):
         connect_client.client_context(TLSFiles(authority=tmp_path / "none"))
     (tmp_path / "some").write_text("nonsense")
-    with pytest.raises(TLSError, match="some cannot be used"):
+    with pytest.raises(TLSError, match=r"cannot use .*some"):
         connect_client.client_context(TLSFiles(authority=tmp_path / "some"))
 
 

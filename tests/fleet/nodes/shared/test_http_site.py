@@ -30,7 +30,9 @@ async def test_serving_on_a_port_in_use_says_so() -> None:
     """One sentence with the address."""
     async with http_site.serve(web.Application(), ("127.0.0.1", 0)) as bound:
         host, _, port = bound.rpartition(":")
-        with pytest.raises(lifecycle.NodeStartError, match=f"cannot listen on {addresses.join(host, int(port))}"):
+        with pytest.raises(
+            lifecycle.NodeStartError, match=f"cannot listen on {addresses.join(host, int(port))}"
+        ):
             async with http_site.serve(web.Application(), (host, int(port))):
                 raise AssertionError("two sites on one port")
 

@@ -64,7 +64,9 @@ async def test_resource_stays_alive(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("fault", [ForwardMode.CUT, ForwardMode.HOLD])
-async def test_backend_lost_and_back(plane: Plane, fault: ForwardMode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_backend_lost_and_back(
+    plane: Plane, fault: ForwardMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By its next heartbeat: NOT_SERVING and 503. Back: recovering with 400, then ok by a second heartbeat."""
     link, url = await plane.backend_forward()
     auth = (await plane.auth(backend=url, ttl=1.0)).instance
@@ -159,5 +161,5 @@ async def test_password_of_the_backend_from_a_file(plane: Plane, tmp_path: Path)
     assert len(await auth.instance.backend.instances("auth")) == 1
     with pytest.raises(lifecycle.NodeStartError, match="the backend at"):
         await plane.auth("auth-2", backend=bare)
-    with pytest.raises(lifecycle.NodeStartError, match=r"--backend-password-file .* cannot be read"):
+    with pytest.raises(lifecycle.NodeStartError, match=r"cannot read --backend-password-file "):
         Instance("auth", plane.instance_flags("auth", "auth-3", backend_password_file=tmp_path / "none"))

@@ -17,5 +17,5 @@ def test_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a b", "-a", "a\n", "ä", "a" * 65, "a:b"])
 def test_what_is_no_name(name: str) -> None:
     """Refused: it would be another folder, or another key."""
-    with pytest.raises(click.BadParameter, match="no name of a cluster"):
+    with pytest.raises(click.BadParameter, match="not a valid cluster name"):
         CLUSTER_NAME.convert(name, None, None)

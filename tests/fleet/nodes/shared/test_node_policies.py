@@ -20,7 +20,7 @@ from fleet.nodes.shared.node_policies import Policies
 from fleet.protocol.policies.env_policies import FILE_NAME, HTTP_CLOSE_VARIABLE, Source, revision_of
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE, PROXY_TTL_VARIABLE
 from fleet.protocol.recovery.service_config import RFD_VARIABLE, ServiceConfig
-from fleet.transport.admin import AdminError, RevisionConflict, NodePoliciesAdmin, RejectedError
+from fleet.transport.admin import AdminError, NodePoliciesAdmin, RejectedError, RevisionConflict
 from tests.fakes.plane import Plane, channel_to
 from tests.fakes.waiting import eventually
 
@@ -86,9 +86,9 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
         assert (ttl.current_value.text, ttl.current_value.source) == ("10m", Source.ENVIRONMENT)
         assert (ttl.next_value.text, ttl.next_value.source) == ("30s", Source.FILE)
         assert ttl.fallback_value == ttl.current_value
-        with pytest.raises(RevisionConflict, match="somebody else wrote"):
+        with pytest.raises(RevisionConflict, match="is out of date"):
             await admin.set(before.revision, {})
-        with pytest.raises(RevisionConflict, match="not this run"):
+        with pytest.raises(RevisionConflict, match="this run is"):
             await admin.restart("another", "x")
         for _ in range(2):
             await admin.restart(report.run_id, "to try", drain=1.5)
@@ -98,8 +98,8 @@ async def test_accept_report_restart(plane: Plane, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"LD_PRELOAD": "x.so"}, "no policy that can be set"),
-        ({PROXY_TTL_VARIABLE: "1m"}, "not by auth"),
+        ({"LD_PRELOAD": "x.so"}, "not a policy that can be set"),
+        ({PROXY_TTL_VARIABLE: "1m"}, "not of auth"),
         ({AUTH_TTL_VARIABLE: "soon"}, AUTH_TTL_VARIABLE),
         ({RFD_VARIABLE: "{}"}, RFD_VARIABLE),
         ({HTTP_CLOSE_VARIABLE: "true\nPATH=x"}, HTTP_CLOSE_VARIABLE),

@@ -170,10 +170,11 @@ def test_sentence_names_the_roles() -> None:
     """The caller learns which certificate would do."""
     roles = {"proxy", "auth"}
     assert operators.refusal_of("", "write", "::1", roles) == (
-        "a certificate without a role may not write: it needs role 'auth' or 'proxy'"
+        "not allowed: a client needs a certificate with the role 'auth' or 'proxy' to write; this one has no role"
     )
     assert operators.refusal_of(None, "write", "::", roles) == (
-        "off loopback only a certificate of role 'auth' or 'proxy' may write"
+        "not allowed: on an address other than loopback, a client needs a certificate with the role "
+        "'auth' or 'proxy' to write"
     )
 
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.nodes.simulation.fault_script import Action, SimulatedFault, SimulatedFaultError, ScriptStep, parse_fault, parse_script
+from fleet.nodes.simulation.fault_script import (
+    Action,
+    ScriptStep,
+    SimulatedFault,
+    SimulatedFaultError,
+    parse_fault,
+    parse_script,
+)
 
 
 def test_fault_with_count_reads_back_as_its_text() -> None:
@@ -15,13 +22,13 @@ def test_fault_with_count_reads_back_as_its_text() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no fault"),
-        ("freeze", "is no fault"),
-        ("melt proxy-1", "is no action"),
-        ("freeze proxy-1 5", "takes TARGET alone"),
-        ("strand proxy-1", "takes TARGET COUNT"),
-        ("strand proxy-1 many", "is no number of agents"),
-        ("offline proxy-1 0", "is no number of agents"),
+        ("", "is not a fault"),
+        ("freeze", "is not a fault"),
+        ("melt proxy-1", "unknown action"),
+        ("freeze proxy-1 5", "needs TARGET only"),
+        ("strand proxy-1", "needs TARGET COUNT"),
+        ("strand proxy-1 many", "is not a number of agents"),
+        ("offline proxy-1 0", "is not a number of agents"),
     ],
 )
 def test_fault_wrong_says_what_is_wrong(text: str, says: str) -> None:
@@ -32,7 +39,7 @@ def test_fault_wrong_says_what_is_wrong(text: str, says: str) -> None:
 
 def test_script_with_comments_is_ordered_by_time() -> None:
     """Lines may stand in any order."""
-    script = "# an incident\nt=30 thaw proxy-1  # again\n\nt=1.5 freeze proxy-1\n"
+    script = "# an incident\nt=30 resume proxy-1  # again\n\nt=1.5 freeze proxy-1\n"
     assert parse_script(script) == (
         ScriptStep(1.5, SimulatedFault(Action.FREEZE, "proxy-1")),
         ScriptStep(30.0, SimulatedFault(Action.THAW, "proxy-1")),
@@ -53,5 +60,5 @@ def test_names_patterns() -> None:
     known = ["auth-1", "proxy-1", "proxy-12", "proxy-2"]
     assert SimulatedFault(Action.HEAL, "all").names(known) == known
     assert SimulatedFault(Action.KILL, "proxy-1*").names(known) == ["proxy-1", "proxy-12"]
-    with pytest.raises(SimulatedFaultError, match="no instance is called 'proxy-9'"):
+    with pytest.raises(SimulatedFaultError, match="no instance matches 'proxy-9'"):
         SimulatedFault(Action.KILL, "proxy-9").names(known)

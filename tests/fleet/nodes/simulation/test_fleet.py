@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 
 from fleet.nodes.simulation.fault_script import parse_fault
-from fleet.nodes.simulation.fleet import SimulatedFleet, InstanceModel, SimulationShape
+from fleet.nodes.simulation.fleet import InstanceModel, SimulatedFleet, SimulationShape
 
 _START = 1_800_000_000.0
 _SMALL = SimulationShape(agents=200, proxies=4, auths=2)
@@ -79,7 +79,7 @@ def test_auth_killed_moves_every_agent() -> None:
 def test_auth_cut_from_backend_moves_only_reconnect() -> None:
     """Agents with pick_first stay on the sick auth and expire; healed, they heartbeat again."""
     fleet = _fleet()
-    fleet.apply(parse_fault("cut-backend auth-1"), _START)
+    fleet.apply(parse_fault("block-backend auth-1"), _START)
     now = _pass(fleet, 0, 700, step=5.0)
     held = fleet.auth == 0
     assert held.any()
@@ -94,7 +94,7 @@ def test_auth_cut_from_backend_moves_only_reconnect() -> None:
 def test_auths_all_cut_let_everybody_expire() -> None:
     """With no healthy auth nobody moves and nothing is written."""
     fleet = _fleet()
-    fleet.apply(parse_fault("cut-backend auth-*"), _START)
+    fleet.apply(parse_fault("block-backend auth-*"), _START)
     now = _pass(fleet, 0, 700, step=5.0)
     assert (fleet.expires_at <= now).all()
     assert fleet.present(fleet.auths, now) == []
@@ -162,7 +162,7 @@ def test_proxy_frozen_and_thawed_keeps_its_tunnels() -> None:
     fleet = _fleet()
     before = _agents(fleet.proxies[0])
     fleet.apply(parse_fault("freeze proxy-1"), _START)
-    fleet.apply(parse_fault("thaw proxy-1"), _START + 5)
+    fleet.apply(parse_fault("resume proxy-1"), _START + 5)
     assert _agents(fleet.proxies[0]) == before
     assert not fleet.proxies[0].is_frozen
 

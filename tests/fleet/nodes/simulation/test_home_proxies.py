@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fleet.nodes.simulation.home_proxies import Homes, HomesError, assign_homes, parse, format_homes
+from fleet.nodes.simulation.home_proxies import Homes, HomesError, assign_homes, format_homes, parse
 
 
 def test_deal_none_named_is_in_turn() -> None:
@@ -30,10 +30,10 @@ def test_deal_all_named_leaves_none_over() -> None:
 @pytest.mark.parametrize(
     ("homes", "says"),
     [
-        ((("proxy-9", 1),), "no proxy proxy-9: there are proxy-1 to proxy-2"),
-        ((("auth-1", 1),), "no proxy auth-1"),
-        ((("proxy-1", 11),), "11 agents have homes, and there are 10"),
-        ((("proxy-1", 4), ("proxy-2", 5)), "9 agents have homes, and there are 10"),
+        ((("proxy-9", 1),), "proxy-9 does not exist: the proxies are proxy-1 to proxy-2"),
+        ((("auth-1", 1),), "auth-1 does not exist"),
+        ((("proxy-1", 11),), "the home proxies have 11 agents in total, but the fleet has 10"),
+        ((("proxy-1", 4), ("proxy-2", 5)), "the home proxies have 9 agents in total, but the fleet has 10"),
     ],
 )
 def test_deal_what_cannot_be_is_a_sentence(homes: Homes, says: str) -> None:
@@ -57,5 +57,5 @@ def test_parse_anything_else_is_refused(text: str) -> None:
 
 def test_parse_same_proxy_twice_is_refused() -> None:
     """Which of the two would count?"""
-    with pytest.raises(HomesError, match="proxy-1 is named twice"):
+    with pytest.raises(HomesError, match="proxy-1 occurs twice"):
         parse("proxy-1=1,proxy-1=2")

@@ -90,7 +90,7 @@ async def test_instance_frozen_accepts_and_never_answers(proxy: _Proxy) -> None:
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     with pytest.raises(TimeoutError):
         await proxy.readyz(within=0.2)
-    await proxy.do("thaw proxy-1")
+    await proxy.do("resume proxy-1")
     assert await proxy.health() == health_pb2.HealthCheckResponse.SERVING
     assert await proxy.readyz() == 200
 

@@ -35,7 +35,9 @@ async def test_simulation_in_two_processes_is_one_fleet(tmp_path: Path) -> None:
 
         async with grpc.aio.insecure_channel(running.directory["proxy-1"][0]) as channel:
             assert (await TunnelAdmin(channel).advise_reconnect("x", "to try", limit=5)).advised == 5
-        assert await simulation.read_advice(found) == simulation.AdviceSummary({"x": 5}, 1, _SHAPE.tunnels_per_agent)
+        assert await simulation.read_advice(found) == simulation.AdviceSummary(
+            {"x": 5}, 1, _SHAPE.tunnels_per_agent
+        )
 
         async def moved() -> bool:
             claims, now = await _claims_and_tunnels(found)
@@ -74,7 +76,7 @@ async def test_simulation_part_that_dies_is_an_error() -> None:
     """Half a fleet must not look like a whole one."""
     async with simulation.Simulation(_SHAPE, seed=1, processes=2).run() as running:
         os.kill(running.pids[1], signal.SIGKILL)
-        with pytest.raises(simulation.SimulationError, match="part 1 of the simulation ended"):
+        with pytest.raises(simulation.SimulationError, match="process 1 of the simulation ended"):
             await asyncio.wait_for(running.watch_processes(), 60)
 
 

@@ -115,7 +115,7 @@ class _TunnelFollower:
 async def test_feeds_deltas_applied_equal_a_fresh_full_list(served: _Served) -> None:
     """The law of incremental reports, through heartbeats, churn, stranding and healing, in small pages."""
     agents, tunnels = _AgentFollower(served.auth, 7), _TunnelFollower(served.proxy, 7)
-    script = {20: "strand proxy-1 15", 40: "cut-backend auth-2", 60: "offline proxy-2 9", 80: "heal all"}
+    script = {20: "strand proxy-1 15", 40: "block-backend auth-2", 60: "offline proxy-2 9", 80: "heal all"}
     for second in range(0, 400, 10):
         if second in script:
             served.fleet.apply(parse_fault(script[second]), served.clock.now)

@@ -34,7 +34,9 @@ def keys(tmp_path: Path) -> TLSFiles:
     return TLSFiles(pair.certificate, pair.key, pair.ca)
 
 
-def refusal(access: ConnectAccess, authorization: str = "", shown: dict[str, Any] | None = None) -> RefusedError:
+def refusal(
+    access: ConnectAccess, authorization: str = "", shown: dict[str, Any] | None = None
+) -> RefusedError:
     with pytest.raises(RefusedError) as refused:
         access.check(authorization, shown)
     return refused.value
@@ -47,7 +49,7 @@ def test_everybody_of_this_machine() -> None:
 
 def test_anywhere_needs_a_rule(keys: TLSFiles) -> None:
     """Off loopback: a token or a certificate, else it does not start."""
-    with pytest.raises(NodeStartError, match=r"0\.0\.0\.0:0 can be reached from other machines"):
+    with pytest.raises(NodeStartError, match=r"0\.0\.0\.0:0 is reachable from other machines"):
         ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles())
     with pytest.raises(NodeStartError, match="other machines"):
         ConnectAccess(ConnectFlags(ANYWHERE), TLSFiles(keys.certificate, keys.key))
@@ -61,8 +63,8 @@ def test_token() -> None:
     access.check(f"Bearer {TOKEN}", None)
     for wrong in ("", "Bearer ", "Bearer a-token", f"Bearer {TOKEN}x"):
         assert refusal(access, wrong).reason is RefusalReason.UNAUTHENTICATED
-    assert "not known" in str(refusal(access, "Bearer wrong"))
-    assert str(refusal(access)) == "show a token as Proxy-Authorization"
+    assert "unknown token" in str(refusal(access, "Bearer wrong"))
+    assert str(refusal(access)) == "authentication required: send a token in the Proxy-Authorization header"
 
 
 def test_certificate(keys: TLSFiles) -> None:
@@ -72,7 +74,7 @@ def test_certificate(keys: TLSFiles) -> None:
     assert access.tls.verify_mode is ssl.CERT_OPTIONAL
     access.check("", certificate("console"))
     assert refusal(access, shown=certificate("agent")).reason is RefusalReason.FORBIDDEN
-    assert str(refusal(access)) == "show a certificate of this fleet"
+    assert str(refusal(access)) == "authentication required: send a client certificate of this fleet"
 
 
 def test_token_or_certificate(keys: TLSFiles) -> None:
@@ -80,7 +82,9 @@ def test_token_or_certificate(keys: TLSFiles) -> None:
     access = ConnectAccess(ConnectFlags(ANYWHERE, tokens=(TOKEN,)), keys)
     access.check(f"Bearer {TOKEN}", None)
     access.check("", certificate("console"))
-    assert "a token as Proxy-Authorization or a certificate of this fleet" in str(refusal(access))
+    assert "a token in the Proxy-Authorization header or a client certificate of this fleet" in str(
+        refusal(access)
+    )
 
 
 def test_keys_that_are_none(keys: TLSFiles, tmp_path: Path) -> None:
@@ -100,7 +104,13 @@ def test_file_of_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("", "no token"), ("# x\n", "no token"), ("short\n", "16 or more"), ("x " * 20, "16")]
+    ("text", "why"),
+    [
+        ("", "contains no token"),
+        ("# x\n", "contains no token"),
+        ("short\n", "at least 16"),
+        ("x " * 20, "16"),
+    ],
 )
 def test_file_of_tokens_that_is_wrong(tmp_path: Path, text: str, why: str) -> None:
     """It stops the start."""
@@ -108,5 +118,5 @@ def test_file_of_tokens_that_is_wrong(tmp_path: Path, text: str, why: str) -> No
     path.write_text(text)
     with pytest.raises(NodeStartError, match=why):
         read_tokens(path)
-    with pytest.raises(NodeStartError, match="cannot be read"):
+    with pytest.raises(NodeStartError, match="cannot read"):
         read_tokens(tmp_path / "none")

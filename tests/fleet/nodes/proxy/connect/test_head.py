@@ -116,7 +116,7 @@ async def test_request_that_does_not_come() -> None:
 
     async with serving(serve) as (reader, writer):
         writer.write(b"CONN")
-        assert (await reader.readuntil(b"\n")).startswith(b"HTTP/1.1 408 no whole request came")
+        assert (await reader.readuntil(b"\n")).startswith(b"HTTP/1.1 408 no complete request arrived")
         writer.write(b"ECT web.agent-7:80 HTTP/1.1\r\n\r\n")
 
 

@@ -124,16 +124,18 @@ async def test_proxy_without_tunnels_ends_with_its_last_user(plane: Plane) -> No
 async def test_what_the_other_proxy_says(plane: Plane) -> None:
     """Its sentence is the user's; an agent that nobody has is nowhere."""
     _, far = await two(plane, 1)
-    assert "127.0.0.1:1 cannot be reached" in await refused(far, "web.agent-1")
+    assert "cannot connect to 127.0.0.1:1" in await refused(far, "web.agent-1")
     assert "exposes no service 'x'" in await refused(far, "x.agent-1")
-    assert await refused(far, "web.agent-9") == "no agent 'agent-9' has a tunnel to this proxy or to another"
+    assert (
+        await refused(far, "web.agent-9") == "agent 'agent-9' has no tunnel to this proxy or to another proxy"
+    )
 
 
 async def test_peers_do_not_send_on(plane: Plane) -> None:
     """What a peer asks for is served from own tunnels or not at all: nothing goes in circles."""
     async with echoing() as port:
         near, far = await two(plane, port)
-        assert await refused(far, "web.agent-1", peer="p") == "no agent 'agent-1' has a tunnel to this proxy"
+        assert await refused(far, "web.agent-1", peer="p") == "agent 'agent-1' has no tunnel to this proxy"
         (await through(near, "web.agent-1", peer="p")).close()
 
 
@@ -142,7 +144,9 @@ async def test_agent_that_has_just_gone(plane: Plane) -> None:
     async with echoing() as port:
         near, far = await two(plane, port)
         near.table.find = lambda agent: []  # type: ignore[method-assign]
-        assert "and proxy proxy-1 says: no agent 'agent-1'" in await refused(far, "web.agent-1")
+        assert "and proxy proxy-1 responded: agent 'agent-1' has no tunnel" in await refused(
+            far, "web.agent-1"
+        )
 
 
 async def test_peer_that_is_dead(plane: Plane) -> None:
@@ -151,7 +155,7 @@ async def test_peer_that_is_dead(plane: Plane) -> None:
         near, far = await two(plane, port)
         assert near.connect is not None
         await near.connect.stop()
-        assert "cannot be reached" in await refused(far, "web.agent-1")
+        assert "cannot connect to proxy" in await refused(far, "web.agent-1")
 
 
 async def test_backend_that_is_down(plane: Plane) -> None:
@@ -160,7 +164,7 @@ async def test_backend_that_is_down(plane: Plane) -> None:
         forward, url = await plane.backend_forward()
         near, far = await two(plane, port, backend=url)
         await forward.change(mode=ForwardMode.CUT)
-        assert "where it is cannot be told" in await refused(far, "web.agent-1")
+        assert "the backend cannot be read" in await refused(far, "web.agent-1")
         (await through(near, "web.agent-1")).close()
 
 
@@ -174,7 +178,7 @@ async def test_token_is_shown_to_peers(plane: Plane) -> None:
         near.connect._access._tokens = (b"a-token-nobody-has",)
         told = await refused(far, "web.agent-1", token=TOKEN)
         assert told == (
-            "proxy proxy-1 does not let this proxy in: the token is not known: show a token as Proxy-Authorization"
+            "proxy proxy-1 does not admit this proxy: unknown token: send a token in the Proxy-Authorization header"
         )
 
 

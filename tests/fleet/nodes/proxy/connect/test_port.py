@@ -103,17 +103,17 @@ async def test_what_is_refused(plane: Plane) -> None:
     """Each with its status and a sentence; it is counted by reason, and the tunnel stands."""
     proxy = await plane.proxy(ttl=600.0, connect=HERE)
     agent = await agent_of(plane, proxy, ("down", "127.0.0.1:1"))
-    assert "404 no agent 'agent-9' has a tunnel" in await refused(proxy, "down.agent-9:80")
-    assert "502 agent agent-1 exposes no service 'web' (it exposes: down)" in await refused(
+    assert "404 agent 'agent-9' has no tunnel" in await refused(proxy, "down.agent-9:80")
+    assert "502 agent agent-1 exposes no service 'web'; exposed services: down" in await refused(
         proxy, "web.agent-1:80"
     )
-    assert "502 127.0.0.1:1 cannot be reached" in await refused(proxy, f"down.{agent.identity.id}:80")
-    assert "400 '_status' is no name" in await refused(proxy, "_status.agent-1:80")
-    assert "400 port 99999999 is none" in await refused(proxy, "down.agent-1:99999999")
+    assert "502 cannot connect to 127.0.0.1:1" in await refused(proxy, f"down.{agent.identity.id}:80")
+    assert "400 '_status' is not a service name" in await refused(proxy, "_status.agent-1:80")
+    assert "400 port 99999999 is out of range" in await refused(proxy, "down.agent-1:99999999")
     both = ("Content-Length: 5", "Transfer-Encoding: chunked")
-    assert "400 a CONNECT has no body" in await refused(proxy, "down.agent-1:80", *both)
-    assert "400 10.0.0.1 is an address" in await refused(proxy, "10.0.0.1:22")
-    assert "405 this port takes CONNECT alone, not GET" in await refused(
+    assert "400 a CONNECT request must not have a body" in await refused(proxy, "down.agent-1:80", *both)
+    assert "400 10.0.0.1 is an IP address" in await refused(proxy, "10.0.0.1:22")
+    assert "405 method GET is not allowed: this port serves CONNECT only" in await refused(
         proxy, "http://down.agent-1/", method="GET"
     )
     assert len(proxy.table) == 1
@@ -129,8 +129,9 @@ async def test_two_agents_of_one_name(plane: Plane) -> None:
     tunnel = proxy.table.find_current(agent.identity.id)
     assert tunnel is not None
     proxy.table.find = lambda agent: [tunnel, tunnel]  # type: ignore[method-assign]
-    assert f"409 agents with the name agent-1: ask by id, {agent.identity.id}" in await refused(
-        proxy, "web.agent-1:80"
+    assert (
+        f"409 several agents have the name agent-1; use an id instead: {agent.identity.id}"
+        in await refused(proxy, "web.agent-1:80")
     )
 
 
@@ -144,7 +145,7 @@ async def test_agent_that_does_not_answer(plane: Plane, monkeypatch: pytest.Monk
         await asyncio.Event().wait()
 
     agent._services.accept_session = never  # type: ignore[method-assign, assignment]
-    assert "504 agent agent-1 did not answer within 0.1 s" in await refused(proxy, "web.agent-1:80")
+    assert "504 agent agent-1 did not respond within 0.1 s" in await refused(proxy, "web.agent-1:80")
 
 
 async def test_tokens(plane: Plane) -> None:
@@ -152,8 +153,8 @@ async def test_tokens(plane: Plane) -> None:
     proxy = await plane.proxy(ttl=600.0, connect=ConnectFlags(("127.0.0.1", 0), tokens=(TOKEN,)))
     async with echoing() as port:
         await agent_of(plane, proxy, ("echo", f"127.0.0.1:{port}"))
-        assert "407 show a token" in await refused(proxy, "echo.agent-1:80")
-        assert "407 the token is not known" in await refused(
+        assert "407 authentication required: send a token" in await refused(proxy, "echo.agent-1:80")
+        assert "407 unknown token" in await refused(
             proxy, "echo.agent-1:80", "Proxy-Authorization: Bearer wrong"
         )
         async with user(proxy) as one:
@@ -199,7 +200,7 @@ async def test_limit_of_users(plane: Plane) -> None:
         async with user(proxy) as one:
             assert " 200 " in await connect(one, "echo.agent-1:80")
             line = await refused(proxy, "echo.agent-1:80")
-            assert " 503 this proxy has 1 user connections, and takes no more" in line
+            assert " 503 this proxy has reached its limit of 1 user connections" in line
 
         async def room() -> bool:
             return " 200 " in await refused(proxy, "echo.agent-1:80")
@@ -286,4 +287,4 @@ async def test_user_that_outlasts_the_drain_is_named(plane: Plane, caplog: pytes
         await eventually(lambda: proxy.table.sessions == 1)
         await plane.stop(proxy)
     cut = [line for line in caplog.messages if line.startswith("connect.cut")]
-    assert cut == [f"connect.cut: {where}, to echo of agent agent-1"]
+    assert cut == [f"connect.cut: {where}, connected to echo of agent agent-1"]
