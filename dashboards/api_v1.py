@@ -1,6 +1,6 @@
-"""`/api/v1`: the fleet as JSON, for whoever has a token or a session. docs/api.md.
+"""`/api/v1`: the fleet as JSON, for API tokens and sessions. docs/reference/api.md.
 
-What reads the fleet stands here; the rest has routers of its own. A route of a cluster is written once: `per_cluster`.
+Routes that read the fleet are here; the others have their own routers. `per_cluster` writes a cluster's routes once.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 
 
 def _open_docs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Let everybody read how the API works. Swagger, out of ninja's wheel, writes style attributes."""
+    """Let everybody read the API documentation. Swagger, from ninja's wheel, writes style attributes."""
     return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
-#: Subjects of operations whose modules were renamed since; clients know these.
+#: Names of operations by module that was renamed since: generated clients use them.
 _SUBJECTS = {"retire": "retiring", "drain": "draining", "degrade": "degrading"}
 
 
@@ -63,7 +63,7 @@ class _Api(NinjaAPI):
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
     ) -> OpenAPISchema:
-        """Return the document for a path prefix; routes do not change once the console serves."""
+        """Return the OpenAPI document for a path prefix; routes do not change while the console runs."""
         prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
         if prefix not in self._documents:
             self._documents[prefix] = super().get_openapi_schema(path_prefix=prefix)
@@ -71,9 +71,9 @@ class _Api(NinjaAPI):
 
     @override
     def get_openapi_operation_id(self, operation: Operation) -> str:
-        """Name an operation after its subject and its function.
+        """Return the id of an operation, from its subject and its function.
 
-        Clients are generated from these names, so they do not follow the folder of a file.
+        Generated clients use these ids, so they do not depend on the folder of a module.
         """
         module = operation.view_func.__module__.split(".")
         subject = module[-2] if module[-1] == "api" else module[-1].removeprefix("api_")
@@ -84,7 +84,7 @@ class _Api(NinjaAPI):
 api = _Api(
     title="Refloat",
     version="1",
-    description="Which agents are stranded, why, and whether they will come back by themselves.",
+    description="States of the agents, auths and proxies of a Teleport fleet, and incidents, silences and changes.",
     urls_namespace="api-1",
     docs_decorator=_open_docs,
 )
@@ -101,36 +101,47 @@ api.add_router("", degrade.router)
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, of_cluster=False)
-#: What a route may answer besides its own.
+#: Error responses of every route.
 _PROBLEMS = {frozenset({400, 401, 403, 404, 503}): schemas.Problem}
 
 
 class AgentFilters(Parameters):
-    """Parameters of the list of agents."""
+    """Query parameters of the list of agents."""
 
-    #: A state, or `-state` for all but it; more than once means either.
     state: Annotated[list[str], Field(default_factory=list)]
-    #: Name or id of an instance.
+    """State of the agents, or `-state` for every other state. Repeat the parameter for several states."""
     proxy: str = ""
+    """Name or id of a proxy of the agents."""
     auth: str = ""
-    #: The filter language of the Agents page.
+    """Name or id of the auth of the agents."""
     q: str = ""
-    #: name, state or since; a minus before it turns the order round.
+    """Filter in the syntax of the Agents page."""
     sort: str = ""
+    """Sort key: `name`, `state` or `since`; a leading minus reverses the order."""
     cursor: str | None = None
+    """Value of `next` in the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = PAGE_SIZE
+    """Most agents in the response."""
 
 
 @per_cluster.get("/fleet/summary", auth=_VIEW, response={200: schemas.SummaryAnswer, **_PROBLEMS})
 def summary(request: HttpRequest, cluster: str) -> Any:
-    """Count the agents by state."""
+    """Get the fleet summary.
+
+    The response has the number of agents by state.
+    """
     now = record_reader.current_time()
-    return answers.summary(record_reader.reader().summary(change_responses.require_cluster(cluster), now), now)
+    return answers.summary(
+        record_reader.reader().summary(change_responses.require_cluster(cluster), now), now
+    )
 
 
 @per_cluster.get("/agents", auth=_VIEW, response={200: schemas.AgentsAnswer, **_PROBLEMS})
 def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> Any:
-    """List agents, filtered, page by page."""
+    """List agents.
+
+    Agents must match every filter that is set. Follow `next` for further pages.
+    """
     now = record_reader.current_time()
     reader = record_reader.reader()
     table = reader.table(change_responses.require_cluster(cluster), now)
@@ -153,18 +164,24 @@ def agents(request: HttpRequest, cluster: str, filters: Query[AgentFilters]) -> 
 
 @per_cluster.get("/agents/{agent_id}", auth=_VIEW, response={200: schemas.AgentAnswer, **_PROBLEMS})
 def agent(request: HttpRequest, cluster: str, agent_id: str) -> Any:
-    """Explain one agent: its verdict, and the evidence that it rests on."""
+    """Get an agent.
+
+    The response has the state of the agent, and the data that the state was derived from.
+    """
     explanation = record_reader.reader().explain(
         change_responses.require_cluster(cluster), agent_id, record_reader.current_time()
     )
     if explanation is None:
-        raise HttpError(404, f"There is no agent {agent_id} in the cluster {cluster}.")
+        raise HttpError(404, f"Agent {agent_id} was not found in cluster {cluster}.")
     return answers.explanation(cluster, explanation)
 
 
 @per_cluster.get("/instances", auth=_VIEW, response={200: schemas.InstancesAnswer, **_PROBLEMS})
 def instances(request: HttpRequest, cluster: str) -> Any:
-    """List auths and proxies."""
+    """List instances.
+
+    The list has every auth and proxy that was ever seen, with its state.
+    """
     now = record_reader.current_time()
     reader = record_reader.reader()
     header = reader.header(change_responses.require_cluster(cluster), now)
@@ -174,16 +191,20 @@ def instances(request: HttpRequest, cluster: str) -> Any:
     )
 
 
-@api.get("/clusters", auth=_VIEW_ANY, response={200: schemas.ClustersAnswer, **_PROBLEMS})
+@api.get(
+    "/clusters", summary="List clusters", auth=_VIEW_ANY, response={200: schemas.ClustersAnswer, **_PROBLEMS}
+)
 def clusters(request: HttpRequest) -> Any:
-    """List the clusters you may see."""
+    """List the clusters that you may see."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
     return schemas.ClustersAnswer(clusters=list(visible_clusters(user)))
 
 
 @api.exception_handler(AuthenticationError)
 def _on_authentication_error(request: HttpRequest, _error: Any) -> HttpResponse:
-    response = _create_problem_response(request, 401, "Sign in, or send a valid token: Authorization: Bearer rfl_...")
+    response = _create_problem_response(
+        request, 401, "Not signed in. Sign in, or send a valid API token: `Authorization: Bearer rfl_...`."
+    )
     response["WWW-Authenticate"] = 'Bearer realm="refloat"'
     return response
 
@@ -195,7 +216,7 @@ def _on_http_error(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(Http404)
 def _on_not_found(request: HttpRequest, error: Any) -> HttpResponse:
-    return _create_problem_response(request, 404, str(error) or "There is nothing at this address.")
+    return _create_problem_response(request, 404, str(error) or "This path was not found.")
 
 
 @api.exception_handler(QueryError)
@@ -209,19 +230,21 @@ def _on_validation_error(request: HttpRequest, error: Any) -> HttpResponse:
         f"{'.'.join(str(part) for part in problem['loc'][1:])}: {problem['msg'].removeprefix('Value error, ')}"
         for problem in error.errors
     )
-    return _create_problem_response(request, 400, f"The parameters cannot be used: {details}.")
+    return _create_problem_response(request, 400, f"Invalid request: {details}.")
 
 
 @api.exception_handler(StateError)
 def _on_state_error(request: HttpRequest, error: Any) -> HttpResponse:
-    response = _create_problem_response(request, 503, f"The record cannot be read now: {error}.")
+    response = _create_problem_response(
+        request, 503, f"The fleet data is not available now: {error}. Try again in 5 s."
+    )
     response["Retry-After"] = "5"
     return response
 
 
 @api.exception_handler(OperationalError)
 def _on_database_error(request: HttpRequest, error: Any) -> HttpResponse:
-    logger.error("%s %s: the database cannot be used", request.method, request.path, exc_info=error)
+    logger.error("%s %s: the database is not available", request.method, request.path, exc_info=error)
     response = _create_problem_response(request, 503, DATABASE_UNAVAILABLE)
     response["Retry-After"] = "5"
     return response
@@ -248,7 +271,9 @@ def _on_precondition_failed(request: HttpRequest, error: Any) -> HttpResponse:
 
 @api.exception_handler(ReauthenticationRequired)
 def _on_reauthentication_required(request: HttpRequest, error: Any) -> HttpResponse:
-    return _create_problem_response(request, 403, "Prove again who you are at /accounts/reauthenticate/, or send a token.")
+    return _create_problem_response(
+        request, 403, "Confirm your identity again at /accounts/reauthenticate/, or send an API token."
+    )
 
 
 def _create_problem_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:

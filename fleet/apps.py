@@ -1,4 +1,4 @@
-"""The engine as a Django app."""
+"""Django app of the engine."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing_extensions import override
 
 
 class FleetConfig(AppConfig):
-    """Models, tasks and commands of the engine."""
+    """App config of models, tasks and commands."""
 
     name = "fleet"
     default_auto_field = "django.db.models.BigAutoField"
 
     @override
     def ready(self) -> None:
-        """Register the checks, and keep the roles and the alert rules complete after every migration."""
+        """Register the system checks; complete roles and alert rules after every migration."""
         from fleet import checks  # noqa: F401 - registers them
         from fleet.alerts.store import ensure_defaults  # models load only when the app registry is ready
         from fleet.models.access import create_roles  # models load only when the app registry is ready
 
-        # django.contrib.auth stands earlier in INSTALLED_APPS: its handler has made the permissions by then.
+        # django.contrib.auth is earlier in INSTALLED_APPS, so its handler has created the permissions by then.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="fleet.create_roles")
         post_migrate.connect(ensure_defaults, sender=self, dispatch_uid="fleet.ensure_alert_defaults")

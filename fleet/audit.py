@@ -1,4 +1,7 @@
-"""The log of all that anybody did: one row for each attempt, also a refused one. docs/changes.md, "The log"."""
+"""The audit log: one row for each attempt to change something, also a refused one.
+
+docs/reference/changes.md, "Audit log".
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.vocabulary.actions import ActionName, AuditAction, AuditOutcome, RefusalError
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor, ActorKind
 
-#: The ids of the rows that were written since `counting` began.
+#: Ids of the rows written since `collect_recorded_ids` began.
 _recorded_ids: ContextVar[list[int] | None] = ContextVar("written", default=None)
-#: As long as the columns.
+#: Lengths of the columns in characters.
 _MAX_LENGTHS = {"who": 200, "subject": 255, "reason": 500}
 
 
 @dataclass(slots=True)
 class Attempt:
-    """What is tried; fill in what becomes known on the way."""
+    """An attempt to change something, with the fields of its row. The code that runs fills in what it finds out."""
 
     actor: Actor
     action: AuditAction | ActionName
@@ -39,13 +42,13 @@ class Attempt:
     request_id: str = ""
 
     def set_change(self, change: Change) -> None:
-        """Say which change it is about."""
+        """Set number, title and cluster of the change that the attempt belongs to."""
         self.change_id, self.subject, self.cluster = change.pk, change.title, change.cluster_id
 
 
 @dataclass(frozen=True, slots=True)
 class RequestActor:
-    """Who asks, and in which request."""
+    """The actor of a request, and the ids of the request."""
 
     identity: Actor
     request_id: str = ""
@@ -54,16 +57,16 @@ class RequestActor:
     def create_attempt(
         self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **fields: Any
     ) -> Attempt:
-        """Return an attempt of theirs; `fields` are those of Attempt."""
+        """Return an attempt by this actor; `fields` are fields of Attempt."""
         return Attempt(self.identity, action, cluster, subject, request_id=self.request_id, **fields)
 
 
-#: The console itself.
+#: Actor of what the console does without a person.
 CONSOLE_ACTOR = RequestActor(SYSTEM_ACTOR)
 
 
 def shell_actor_of(command: str) -> RequestActor:
-    """Who asks at a shell: the command, and whom the operating system names."""
+    """Return the actor of a shell command: the command and the user of the operating system."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # no such user, as in a container
@@ -72,7 +75,7 @@ def shell_actor_of(command: str) -> RequestActor:
 
 
 def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry:
-    """Write one row. In a transaction that is rolled back it is lost: write it outside of those."""
+    """Write a row. Call it outside transactions that may be rolled back, or the row is lost."""
     row = AuditEntry.objects.create(
         at=now,
         cluster=attempt.cluster,
@@ -96,7 +99,7 @@ def record(attempt: Attempt, outcome: AuditOutcome, now: datetime) -> AuditEntry
 
 @contextmanager
 def collect_recorded_ids() -> Iterator[list[int]]:
-    """Collect the ids of all rows that are written in the block, also by threads it waits for."""
+    """Collect the ids of the rows that are written in the block, also by threads that the block waits for."""
     recorded_ids: list[int] = []
     token = _recorded_ids.set(recorded_ids)
     try:
@@ -107,9 +110,9 @@ def collect_recorded_ids() -> Iterator[list[int]]:
 
 @contextmanager
 def record_outcome(attempt: Attempt, clock: Callable[[], datetime] = timezone.now) -> Iterator[Attempt]:
-    """Write one row about the block when it ends: `done`, `refused` by a rule, or `failed`. Errors go on.
+    """Write a row when the block ends: `done`, `refused` by a rule, or `failed`. Errors are raised again.
 
-    A refusal that a block inside has written already is not written twice.
+    A refusal that an inner block has written is not written twice.
     """
     try:
         yield attempt
@@ -126,5 +129,5 @@ def record_outcome(attempt: Attempt, clock: Callable[[], datetime] = timezone.no
 
 
 def _fit_column(column: str, text: str) -> str:
-    """A text that the column takes: PostgreSQL refuses a NUL, and one that is too long."""
+    """Return the text without NUL characters and cut to the column, as PostgreSQL requires."""
     return text.replace("\0", "")[: _MAX_LENGTHS[column]]

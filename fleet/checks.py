@@ -1,4 +1,4 @@
-"""Settings that can be read and still cannot be right: Django system checks, each with an id and a hint."""
+"""Django system checks of settings that are readable but wrong, each with an id and a hint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REDIS_SCHEMES = {"redis", "rediss", "unix"}
 
 @checks.register(checks.Tags.security)
 def check_tls_files(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Certificates and keys towards the fleet can be read, and come in pairs."""
+    """Check that the certificates and keys for the fleet are readable and come in pairs."""
     return list(_tls_file_errors())
 
 
@@ -26,47 +26,47 @@ def _tls_file_errors() -> Iterator[checks.CheckMessage]:
         path = getattr(settings, name)
         if not path:
             continue
-        hint = "Name a PEM file that this user may read, or unset it."
+        hint = "Set it to a PEM file that this user may read, or unset it."
         try:
             if b"-----BEGIN " not in Path(path).read_bytes():
-                yield checks.Error(f"{name}={path} is no PEM file.", hint=hint, id="fleet.E001")
+                yield checks.Error(f"{name}={path} is not a PEM file.", hint=hint, id="fleet.E001")
         except OSError as error:
             yield checks.Error(f"{name}={path} cannot be read: {error.strerror}.", hint=hint, id="fleet.E001")
     if bool(settings.REFLOAT_TLS_CERT) != bool(settings.REFLOAT_TLS_KEY):
         yield checks.Error(
-            "REFLOAT_TLS_CERT and REFLOAT_TLS_KEY go together, and only one is set.",
+            "Only one of REFLOAT_TLS_CERT and REFLOAT_TLS_KEY is set.",
             hint="Set both for mutual TLS, or neither.",
             id="fleet.E002",
         )
     if settings.REFLOAT_TLS_CERT and not settings.REFLOAT_TLS_CA:
         yield checks.Error(
-            "REFLOAT_TLS_CERT is set without REFLOAT_TLS_CA: polling would be plain text.",
-            hint="Set REFLOAT_TLS_CA to the certificate that vouches for the fleet.",
+            "REFLOAT_TLS_CERT is set without REFLOAT_TLS_CA: polling would use no TLS.",
+            hint="Set REFLOAT_TLS_CA to the CA certificate of the fleet.",
             id="fleet.E003",
         )
 
 
 @checks.register()
 def check_outgoing_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
-    """What lies outside has addresses that can be used."""
+    """Check URLs and ports of external services."""
     errors: list[checks.CheckMessage] = [
-        checks.Error(
-            f"{name} is no address of a page.", hint="Use http://host/ or https://host/.", id="fleet.E008"
-        )
+        checks.Error(f"{name} is not a URL.", hint="Use http://host/ or https://host/.", id="fleet.E008")
         for name in ("REFLOAT_PUBLIC_URL", "REFLOAT_DEADMAN_URL")
         if not _is_page_url(getattr(settings, name))
     ]
     if not 0 < settings.EMAIL_PORT < 65536:
         errors.append(
             checks.Error(
-                f"REFLOAT_EMAIL_PORT={settings.EMAIL_PORT} is no port.", hint="Use 587, say.", id="fleet.E009"
+                f"REFLOAT_EMAIL_PORT={settings.EMAIL_PORT} is not a port.",
+                hint="Use a port from 1 to 65535, for example 587.",
+                id="fleet.E009",
             )
         )
     return errors
 
 
 def _is_page_url(url: str) -> bool:
-    """Whether it is one, or none is set."""
+    """Return whether `url` is empty or an HTTP URL."""
     try:
         parts = urlsplit(url)
         return not url or (parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0)
@@ -76,33 +76,37 @@ def _is_page_url(url: str) -> bool:
 
 @checks.register()
 def check_rounds(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
-    """A round ends before the next one begins, and a shard holds something."""
+    """Check that a round ends before the next one starts, and that a shard has instances."""
     errors: list[checks.CheckMessage] = []
     interval, deadline = settings.REFLOAT_ROUND_INTERVAL, settings.REFLOAT_ROUND_DEADLINE
     if deadline >= interval:
         errors.append(
             checks.Error(
-                f"REFLOAT_ROUND_DEADLINE={deadline:g} is not shorter than REFLOAT_ROUND_INTERVAL={interval:g}.",
-                hint="Rounds would pile up: shorten the deadline or lengthen the interval.",
+                f"REFLOAT_ROUND_DEADLINE ({deadline:g} s) is not shorter than REFLOAT_ROUND_INTERVAL ({interval:g} s).",
+                hint="Polls of the fleet would overlap: shorten the deadline or lengthen the interval.",
                 id="fleet.E004",
             )
         )
     if settings.REFLOAT_SHARD_SIZE < 1:
         errors.append(
-            checks.Error("REFLOAT_SHARD_SIZE=0 polls nothing.", hint="Use 250, say.", id="fleet.E005"),
+            checks.Error(
+                "REFLOAT_SHARD_SIZE=0 would poll no instance.",
+                hint="Use at least 1, for example 250.",
+                id="fleet.E005",
+            ),
         )
     return errors
 
 
 @checks.register()
 def check_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Redis and the first auths have addresses that can be dialled."""
+    """Check the addresses of Redis, the gateway and the first auths."""
     errors: list[checks.CheckMessage] = []
     scheme = urlsplit(str(settings.REDIS_URL)).scheme
     if scheme not in _REDIS_SCHEMES:
         errors.append(
             checks.Error(
-                f"REDIS_URL begins with {scheme or 'nothing'}:// which is no Redis.",
+                f"REDIS_URL has the scheme {scheme!r}, which is not one of Redis.",
                 hint="Use redis://host:6379/0, rediss://… with TLS, or unset it for the embedded Valkey.",
                 id="fleet.E006",
             )
@@ -115,8 +119,8 @@ def check_addresses(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[c
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             errors.append(
                 checks.Error(
-                    f"{name} names {auth!r}, which is not host:port.",
-                    hint="Separate several by commas: auth-1.example:3025,auth-2.example:3025",
+                    f"{name} has the address {auth!r}, which is not host:port.",
+                    hint="Separate addresses with commas: auth-1.example:3025,auth-2.example:3025",
                     id="fleet.E007",
                 )
             )

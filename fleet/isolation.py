@@ -1,7 +1,4 @@
-"""Blocks and loops in which the failure of one cluster or change does not reach the next.
-
-Tasks and alerting use them.
-"""
+"""Error isolation for tasks and alerting: a failure of one cluster or change does not stop the next one."""
 
 from __future__ import annotations
 
@@ -21,14 +18,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Block:
-    """A block that is kept apart: whether an error ended it."""
+    """Result of an isolated block."""
+
+    #: An error ended the block.
 
     has_failed: bool = False
 
 
 @contextmanager
 def isolate_errors(subject: str) -> Iterator[Block]:
-    """Log an error of the block, and end it there. `subject` says in the log what a failure means."""
+    """Log an error of the block instead of raising it. `subject` names the work in the log line."""
     block = Block()
     try:
         yield block
@@ -37,8 +36,8 @@ def isolate_errors(subject: str) -> Iterator[Block]:
         logger.warning("%s: %s", subject, error)
     except Error:
         block.has_failed = True
-        logger.exception("%s: the database failed", subject)
-        # The connection may be broken as well; the next query makes another.
+        logger.exception("%s: database error", subject)
+        # The connection may be broken too; the next query opens another one.
         if not connection.in_atomic_block:
             connection.close()
     except Exception:
@@ -49,9 +48,9 @@ def isolate_errors(subject: str) -> Iterator[Block]:
 def for_each_cluster(
     failure_note: str, work: Callable[[Cluster], object], clusters: Iterable[Cluster] | None = None
 ) -> bool:
-    """Do the work for each cluster, by default for all there are, and return whether no error ended any of it.
+    """Run `work` for each cluster, by default for every cluster, and return whether all of it succeeded.
 
-    `trouble` says in the log what a failure means.
+    `failure_note` names the work in the log line of a failure.
     """
     failures = 0
     for cluster in Cluster.objects.all() if clusters is None else clusters:
@@ -62,7 +61,7 @@ def for_each_cluster(
 
 
 def for_each_change(changes: Iterable[Change], work: Callable[[Change], object]) -> None:
-    """Do the work for each change."""
+    """Run `work` for each change; errors are logged."""
     for change in changes:
         with isolate_errors(f"change {change.pk}"):
             work(change)

@@ -1,7 +1,7 @@
-"""Which process works on a cluster for a purpose: a lease in the database that expires, with a token that fences.
+"""Leases in the database: which process works on a cluster for a purpose. They expire and have a fencing token.
 
-A process that dies with a lease blocks the others until it expires, no longer; a process that was paused for longer
-finds its token overtaken and writes nothing. docs/architecture.md, "Leases and claims".
+A process that dies with a lease blocks other processes until the lease expires; a process that was paused for longer
+has an old token and cannot write. docs/explanation/architecture.md, "Leases and claims".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db.models import F, Q
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 
-#: What leases are for, side by side; and how long a process may be silent before another takes over.
+#: Purposes of leases, and how long a lease lasts without renewal before another process may take it.
 CHANGES, ALERTS = "changes", "alerts"
 LEASE_TTL = {CHANGES: timedelta(seconds=30), ALERTS: timedelta(seconds=15)}
 
@@ -26,7 +26,7 @@ class LeaseHeldError(Exception):
 
 
 class LeaseLostError(LeaseHeldError):
-    """Another process took over: what is under way here must stop, and write nothing."""
+    """Another process took the lease: work in progress must stop and write nothing."""
 
 
 def take(
@@ -41,35 +41,37 @@ def take(
         )
         row.refresh_from_db()
     if not updated_count:
-        raise LeaseHeldError(f"{row.holder} works on {cluster} until {row.expires_at:%H:%M:%S} UTC")
+        raise LeaseHeldError(
+            f"{row.holder} holds the lease of cluster {cluster} until {row.expires_at:%H:%M:%S} UTC"
+        )
     return row
 
 
 def renew(lease: ClusterLease, now: datetime | None) -> None:
-    """Prolong the lease; without `now`, only see that it is ours. Raises LeaseLost when another process took it."""
+    """Renew the lease; without `now`, only check that it is still held. Raises LeaseLostError."""
     expires_at = F("expires_at") if now is None else now + LEASE_TTL[lease.purpose]
     if not ClusterLease.objects.filter(pk=lease.pk, token=lease.token).update(expires_at=expires_at):
-        raise LeaseLostError(f"{lease.holder} lost the lease of {lease.cluster_id}")
+        raise LeaseLostError(f"{lease.holder} lost the lease of cluster {lease.cluster_id}")
 
 
 def release(lease: ClusterLease) -> None:
-    """Give the lease back; one that was lost stays with its holder."""
+    """Release the lease; a lost lease stays with its new holder."""
     _free_leases(pk=lease.pk, token=lease.token)
 
 
 def revoke(change: Change) -> None:
-    """Take the lease from the process that works on `change`: a person ends that work, which then writes nothing more.
+    """Take the lease from the process that works on `change`, so that it writes nothing more: a person aborted it.
 
-    Another change may have the cluster by now; its process keeps the lease.
+    When another change holds the lease of the cluster, that lease stays.
     """
     _free_leases(change=change)
 
 
 @contextmanager
 def fenced_transaction(lease: ClusterLease, now: datetime | None = None) -> Iterator[None]:
-    """A transaction that commits only if the lease is still ours, and renews it as of `now`. Raises LeaseLost.
+    """Run a transaction that commits only while the lease is held, and renew the lease from `now`.
 
-    The lease is written first, so no other process can take it before the block has committed.
+    Raises LeaseLostError. The lease is written first, so no other process can take it before the block has committed.
     """
     with transaction.atomic():
         renew(lease, now)
@@ -78,7 +80,7 @@ def fenced_transaction(lease: ClusterLease, now: datetime | None = None) -> Iter
 
 @contextmanager
 def hold_lease(change: Change, holder: str, now: datetime) -> Iterator[ClusterLease]:
-    """Take the lease of a change's cluster for a block. Raises LeaseHeldError."""
+    """Hold the lease of a change's cluster during a block. Raises LeaseHeldError."""
     lease = take(change.cluster_id, CHANGES, holder, now, change)
     try:
         yield lease
@@ -87,11 +89,11 @@ def hold_lease(change: Change, holder: str, now: datetime) -> Iterator[ClusterLe
 
 
 def clusters_of(holder: str, purpose: str, now: datetime) -> list[str]:
-    """Return the clusters whose lease for the purpose the holder has now."""
+    """Return the clusters whose lease for `purpose` is held by `holder`."""
     leases = ClusterLease.objects.filter(holder=holder, purpose=purpose, expires_at__gt=now)
     return list(leases.values_list("cluster", flat=True))
 
 
 def _free_leases(**filters: int | Change) -> None:
-    # The token rises, so that whoever had the lease writes nothing more, though nobody has taken it since.
+    # A higher token stops the last holder from writing, although no other process has taken the lease since.
     ClusterLease.objects.filter(**filters).update(holder="", change=None, token=F("token") + 1)

@@ -1,4 +1,4 @@
-"""What Celery runs: rounds. Each task is short and may be lost or run twice without harm. docs/flow.md, "Rounds"."""
+"""Celery tasks. Each is short, and may be lost or run twice without harm. docs/explanation/data-flow.md, "Rounds"."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from fleet.changes.networking import run as networking_run
 from fleet.changes.runners import RUNNERS
 from fleet.changes.standing import degradations, degradations_run, drains, drains_run, retirements
 from fleet.changes.standing.degradations import DegradeRequest
-from fleet.isolation import isolate_errors, for_each_change, for_each_cluster
+from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.history.store import prune, load_record_seed, flush_outbox
+from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerResources:
-    """What a worker process keeps between tasks."""
+    """Objects that a worker process keeps between tasks."""
 
     writer: Writer
     rounds: Rounds
@@ -65,13 +65,13 @@ class WorkerResources:
     timing: Timing
     reader: Reader
     policies: PolicyReportStore
-    #: When each of `tend`'s chores was done last, monotonic.
+    #: When each chore of `tend` last ran, by its name; monotonic seconds.
     chore_times: dict[str, float] = field(default_factory=dict)
 
 
 @functools.cache
 def worker_resources() -> WorkerResources:
-    """Make it when the first task runs, that is after the fork."""
+    """Return the objects of this process; created at its first task, after the fork."""
     garbage.collect_less()
     redis = connect(settings.REDIS_URL)
     writer = Writer(redis, settings.REFLOAT_PREFIX)
@@ -98,9 +98,9 @@ def worker_resources() -> WorkerResources:
 
 @shared_task(name="fleet.tasks.start_round", ignore_result=True)
 def start_round() -> None:
-    """Start the round of this moment in every cluster, unless somebody did already.
+    """Start the current round in every cluster, unless another worker has started it.
 
-    The last shard is polled here and now: a fleet of one shard costs one task a round.
+    The last shard is polled in this task: a fleet of one shard costs one task per round.
     """
     interval = worker_resources().timing.round_interval
     last_shards: list[tuple[_ShardTask, RecordHandle]] = []
@@ -112,64 +112,71 @@ def start_round() -> None:
                 poll_shard.apply_async(shard_task, expires=interval)
             last_shards[:] = [shard_and_handle]
 
-    # The next beat tries again; what is shown grows old meanwhile.
-    for_each_cluster("no round", begin_round)
+    # The next beat tries again; until then the data gets older.
+    for_each_cluster("this poll of the fleet failed", begin_round)
     for shard_task, handle in last_shards:
-        with isolate_errors(f"cluster {shard_task.cluster}: no round"):
+        with isolate_errors(f"cluster {shard_task.cluster}: this poll of the fleet failed"):
             _poll_shard(shard_task, handle)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
 def poll_shard(
-    cluster: str, round_number: int, shard: int, instances: Sequence[int], should_list: bool, bootstrap: Sequence[str]
+    cluster: str,
+    round_number: int,
+    shard: int,
+    instances: Sequence[int],
+    should_list: bool,
+    bootstrap: Sequence[str],
 ) -> None:
-    """Poll one shard of a round; who polls the last one concludes the round."""
+    """Poll one shard of a round; the task of the last shard concludes the round."""
     _poll_shard(_ShardTask(cluster, round_number, shard, instances, should_list, bootstrap))
 
 
 @shared_task(name="fleet.tasks.settle_history", ignore_result=True)
 def settle_history(cluster: str) -> None:
-    """Give the database all that rounds owe it. Its own task: a hundred thousand rows take longer than many rounds."""
+    """Write the history of past rounds to the database. Its own task: 100,000 rows take longer than many rounds."""
     writer = worker_resources().writer
-    with isolate_errors(f"cluster {cluster}: the database is owed its history until the next round"):
+    with isolate_errors(f"cluster {cluster}: the history was not written; the next round tries again"):
         while flush_outbox(writer, cluster):
             pass
 
 
 @shared_task(name="fleet.tasks.prune_history", ignore_result=True)
 def prune_history() -> None:
-    """Delete the history that is older than it is kept."""
-    with isolate_errors("old history is kept until the next hour"):
+    """Delete history, incidents and notifications older than REFLOAT_HISTORY_DAYS."""
+    with isolate_errors("old history was not deleted; the next attempt is in 1 h"):
         before = datetime.now(UTC) - timedelta(days=settings.REFLOAT_HISTORY_DAYS)
         deleted_count = prune(before)
         prune_incidents(to_seconds(before))
         prune_messages(to_seconds(before))
         if deleted_count:
-            logger.info("deleted %d transitions older than %d days", deleted_count, settings.REFLOAT_HISTORY_DAYS)
+            logger.info(
+                "deleted %d state changes older than %d days", deleted_count, settings.REFLOAT_HISTORY_DAYS
+            )
 
 
 @shared_task(name="fleet.tasks.look_after_networking", ignore_result=True)
 def look_after_networking() -> None:
-    """Read the networking config of every cluster, carry changes of it on, and hold those done against their plans."""
-    for_each_cluster("networking config", _advance_networking)
+    """Read the networking config of every cluster, run changes of it, and verify finished changes."""
+    for_each_cluster("networking config was not read", _advance_networking)
 
 
 @shared_task(name="fleet.tasks.run_networking_change", ignore_result=True)
 def run_networking_change(change_id: int) -> None:
-    """Carry one out now; if this is lost, `look_after_networking` does it."""
+    """Run a change of the networking config now; if this task is lost, `look_after_networking` runs it."""
     for_each_change([Change.objects.select_related("cluster").get(pk=change_id)], _run_step)
 
 
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
 def step_actions() -> None:
-    """Carry every rollout and campaign on by one step; one that is lost is made a second later."""
+    """Run one step of every rollout and campaign; a lost step is run 1 s later."""
     for_each_change(runners.find_due(step_actions.name, Change.objects.select_related("cluster")), _run_step)
 
 
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
 def read_policies() -> None:
-    """Ask every instance for the policies it runs with."""
-    for_each_cluster("policies are not read", _read_cluster_policies)
+    """Read the policies that every instance runs with."""
+    for_each_cluster("policies were not read", _read_cluster_policies)
 
 
 def _read_cluster_policies(cluster: Cluster) -> None:
@@ -183,25 +190,33 @@ def _run_step(change: Change) -> None:
 
 
 def _advance_networking(cluster: Cluster) -> None:
-    for_each_change(runners.find_due(look_after_networking.name, cluster.changes.select_related("cluster")), _run_step)
+    for_each_change(
+        runners.find_due(look_after_networking.name, cluster.changes.select_related("cluster")), _run_step
+    )
     networking_run.read_config(cluster.id, _step_context_of(cluster).auth_client, _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
 def apply_drains() -> None:
-    """Tell instances whether they drain, where they say otherwise than operators want."""
-    for_each_cluster("drains wait", _apply_cluster_drains, Cluster.objects.filter(drains__isnull=False).distinct())
+    """Send drain requests to the instances that do not match them."""
+    for_each_cluster(
+        "drain requests were not sent",
+        _apply_cluster_drains,
+        Cluster.objects.filter(drains__isnull=False).distinct(),
+    )
 
 
 def _apply_cluster_drains(cluster: Cluster) -> None:
     resources = worker_resources()
     if due_drains := drains.find_due_drains(cluster.id, resources.writer.load_instances(cluster.id)):
-        drains.record_responses(due_drains, resources.worker.run(drains_run.send_drains(due_drains, _tls_files())), _now())
+        drains.record_responses(
+            due_drains, resources.worker.run(drains_run.send_drains(due_drains, _tls_files())), _now()
+        )
 
 
 @shared_task(name="fleet.tasks.degrade_instance", ignore_result=True)
 def degrade_instance(**fields: Any) -> None:
-    """Have an instance report that it is degraded, or no longer; a failure is a row in the log."""
+    """Mark an instance as degraded, or clear the mark; a failure is written to the audit log."""
     resources, request = worker_resources(), DegradeRequest(**fields)
     instances = resources.writer.load_instances(request.cluster)
     if error := resources.worker.run(degradations_run.send_request(request, instances, _tls_files())):
@@ -210,28 +225,30 @@ def degrade_instance(**fields: Any) -> None:
 
 @shared_task(name="fleet.tasks.apply_retired", ignore_result=True)
 def apply_retired() -> None:
-    """Have the record say which agents operators retired, where it says otherwise."""
+    """Copy to the record which agents are retired, where the record differs."""
     writer = worker_resources().writer
-    for_each_cluster("retired agents wait", lambda cluster: retirements.sync_record(writer, cluster.id))
+    for_each_cluster(
+        "retired agents were not updated", lambda cluster: retirements.sync_record(writer, cluster.id)
+    )
 
 
-#: What `tend` does, and how often, seconds.
+#: Chores of `tend`: name, function, and interval in seconds.
 _CHORES: Sequence[tuple[str, Callable[[], None], float]] = (
     ("actions", step_actions, 1.0),
-    # Who restarts has forgotten that it drains: until it is told again it gets connections.
+    # An instance that restarts forgets that it drains, and gets connections until the request is sent again.
     ("drains", apply_drains, 3.0),
     ("networking configs", look_after_networking, 3.0),
     ("policies", read_policies, 5.0),
-    # Who retires an agent sends it as well: this is for what was asked while the broker or the record were away.
+    # Retiring an agent updates the record too: this is for requests while the broker or the record was away.
     ("retired agents", apply_retired, 15.0),
 )
-#: Seconds that a chore may come early: beat is not that exact.
+#: Seconds that a chore may run early: beat is not more exact.
 _EARLY_SECONDS = 0.5
 
 
 @shared_task(name="fleet.tasks.tend", ignore_result=True)
 def tend() -> None:
-    """Do what is due by the clock. With several workers each does it; what is done twice does no harm."""
+    """Run the chores that are due. Every worker does so; running a chore twice does no harm."""
     chore_times = worker_resources().chore_times
     for name, chore, interval_seconds in _CHORES:
         now = time.monotonic()
@@ -250,7 +267,7 @@ def _step_context_of(cluster: Cluster) -> StepContext:
 
 
 def _auth_addresses_of(cluster: Cluster, instances: Iterable[InstanceFacts]) -> Iterable[tuple[str, str]]:
-    """The auths of a cluster: its gateway first, then those there are, and last those it began with."""
+    """Return the addresses of a cluster's auths: its gateway, the auths that were seen, then the configured ones."""
     discovered_addresses = find_admin_addresses(instances, time.time(), worker_resources().timing)
     gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
     addresses = [(gateway, "gateway")] if gateway else []
@@ -267,7 +284,7 @@ def _holder() -> str:
 
 
 class _ShardTask(NamedTuple):
-    """What `poll_shard` is asked to do, in its order."""
+    """Arguments of `poll_shard`, in order."""
 
     cluster: str
     round_number: int
@@ -278,19 +295,31 @@ class _ShardTask(NamedTuple):
 
 
 def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[_ShardTask, RecordHandle]]:
-    """Begin a round; return its shards with the record that they poll, none if somebody else began it."""
+    """Begin a round and return its shards with their record; empty when another worker began the round."""
     resources = worker_resources()
     if not resources.rounds.claim(cluster.id, round_number):
         return []
-    epoch = resources.writer.epoch(cluster.id) or resources.writer.create(cluster.id, load_record_seed(cluster.id))
+    epoch = resources.writer.epoch(cluster.id) or resources.writer.create(
+        cluster.id, load_record_seed(cluster.id)
+    )
     handle = resources.worker.open_record(cluster.id, epoch)
     shards = plan_shards(handle.instances, settings.REFLOAT_SHARD_SIZE, now)
     unfinished_round = resources.rounds.begin(cluster.id, round_number, [shard.number for shard in shards])
     if unfinished_round is not None:
-        # A shard of it died with its worker, or is late: what the others saw must not wait.
+        # One of its shards died with its worker or is late: the results of the others must not wait.
         _conclude_round(cluster.id, unfinished_round)
     return [
-        (_ShardTask(cluster.id, round_number, planned_shard.number, planned_shard.instances, planned_shard.lists, cluster.auths), handle)
+        (
+            _ShardTask(
+                cluster.id,
+                round_number,
+                planned_shard.number,
+                planned_shard.instances,
+                planned_shard.lists,
+                cluster.auths,
+            ),
+            handle,
+        )
         for planned_shard in shards
     ]
 
@@ -301,19 +330,31 @@ def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> N
         if not resources.rounds.claim_shard(cluster, round_number, shard_task.shard_number):
             return
         handle = handle or resources.worker.open_record(cluster, resources.writer.epoch(cluster))
-        resources.worker.poll_shard(handle, round_number, shard_task.instances, shard_task.bootstrap if shard_task.should_list else None)
+        resources.worker.poll_shard(
+            handle,
+            round_number,
+            shard_task.instances,
+            shard_task.bootstrap if shard_task.should_list else None,
+        )
         if resources.rounds.finish(cluster, round_number, shard_task.shard_number):
             _conclude_round(cluster, round_number)
     except StateError as error:
-        logger.warning("cluster %s, round %d, shard %d: %s", cluster, round_number, shard_task.shard_number, error)
+        logger.warning(
+            "cluster %s, round %d, shard %d: %s", cluster, round_number, shard_task.shard_number, error
+        )
 
 
 def _conclude_round(cluster: str, round_number: int) -> None:
-    """Conclude a round, tell the browsers, and let the database have its due, in this order."""
+    """Conclude a round, publish its events to browsers, and write its history, in this order."""
     resources = worker_resources()
     try:
         conclusion = conclude(
-            resources.writer, cluster, round_number, now=time.time(), timing=resources.timing, clock=time.perf_counter
+            resources.writer,
+            cluster,
+            round_number,
+            now=time.time(),
+            timing=resources.timing,
+            clock=time.perf_counter,
         )
     except RecordLostError:
         return  # the next round begins a new one

@@ -1,4 +1,7 @@
-"""API tokens are made and revoked here, by people and from a shell; each with its row in the log. docs/access.md."""
+"""Creation and revocation of API tokens, on pages and in a shell, with entries in the audit log.
+
+docs/reference/access.md.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def issue_token(
     lifetime: timedelta | None,
     now: datetime,
 ) -> tuple[ApiToken, str]:
-    """Make a token of a user; the string is seen here once and never again."""
+    """Create a token of a user. Returns the token and its secret string, which is not stored."""
     with record_outcome(actor.create_attempt(AuditAction.TOKEN_MAKE, subject=name), lambda: now) as attempt:
         token, secret = create_token(user, name, scopes, lifetime=lifetime, now=now)
         attempt.subject, attempt.after = _subject_of(token, actor), {"scopes": token.scopes}
@@ -30,11 +33,13 @@ def issue_token(
 
 
 def revoke_token(token: ApiToken, actor: RequestActor, now: datetime) -> None:
-    """End a token for good."""
-    with record_outcome(actor.create_attempt(AuditAction.TOKEN_REVOKE, subject=_subject_of(token, actor)), lambda: now):
+    """Revoke a token permanently."""
+    with record_outcome(
+        actor.create_attempt(AuditAction.TOKEN_REVOKE, subject=_subject_of(token, actor)), lambda: now
+    ):
         token.revoke(now)
 
 
 def _subject_of(token: ApiToken, actor: RequestActor) -> str:
-    """The token, and whose it is where that is not the author."""
+    """Return the name of the token, with its user when that is another one than the actor."""
     return str(token) if token.user_id == actor.identity.user_id else f"{token} of {token.user}"

@@ -1,4 +1,4 @@
-"""Incidents and silences by the API. docs/api.md."""
+"""API routes of incidents and silences. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.http import HttpRequest
-from ninja import Query, Router, Schema, Status
+from ninja import Query, Router, Status
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
-from dashboards.alerts.presenters import IncidentView, incident_view, next_notification_of, active_silences_in
+from dashboards.alerts.presenters import IncidentView, active_silences_in, incident_view, next_notification_of
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, caller_of, require_cluster, require_reauthentication
-from dashboards.shared.api.parameters import Body, Parameters
+from dashboards.shared.api.change_responses import (
+    REFUSAL_RESPONSES,
+    actor_of,
+    caller_of,
+    require_cluster,
+    require_reauthentication,
+)
+from dashboards.shared.api.parameters import Body, Parameters, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import find_write_refusal
@@ -36,96 +42,135 @@ _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 
 
 class IncidentFilters(Parameters):
-    """Parameters of the list of incidents."""
+    """Query parameters of the list of incidents."""
 
     state: Literal["open", "pending", "resolved", "all"] = "open"
+    """State of the incidents: `open`, `pending`, `resolved` or `all`."""
     limit: Annotated[int, Field(ge=1, le=500)] = 100
+    """Most incidents in the response."""
 
 
 class NextMessage(Schema):
-    """The next message about an incident."""
+    """The next notification about an incident."""
 
-    #: Empty: none is to come, as far as can be told now.
     at: datetime | None
-    #: Why then, or why none.
+    """When the next notification is sent; null when none is planned."""
     because: str
-    #: Names of the channels it goes to.
+    """Why then, or why no notification is planned."""
     to: list[str]
+    """Names of the notification channels."""
 
 
 class IncidentItem(Schema):
-    """One incident."""
+    """An incident."""
 
     number: int
-    #: Its name for ever: cluster, cause and how often that was a cause.
+    """Number of the incident."""
     id: str
+    """Permanent id: cluster, cause, and how often the cause has occurred."""
     state: str
+    """State of the incident: `pending`, `firing`, `recovering` or `resolved`."""
     severity: str
+    """Severity: `critical`, `warning` or `info`."""
     summary: str
+    """The incident in one sentence."""
     cause_kind: str
+    """Kind of the cause: `console`, `cluster`, `backend`, `region`, `auth`, `proxy-group`, `proxy`, `agents` or
+    `fleet`.
+    """
     cause: str
+    """Name of the cause."""
     affected: int
+    """Number of affected agents now."""
     peak: int
+    """Highest number of affected agents so far."""
     agents: list[str]
+    """Names of some affected agents."""
     opened_at: datetime | None
+    """When the incident was opened."""
     resolved_at: datetime | None
+    """When the incident was resolved; null while it is open."""
     duration_seconds: float
+    """Duration of the incident in seconds."""
     heals_at: datetime | None
+    """Latest time of automatic recovery; null when none is predicted."""
     flapping: bool
+    """Whether the incident opens and resolves again and again."""
     acknowledged_by: str
+    """User who acknowledged the incident; empty without one."""
     silenced_by: str
+    """Silence or maintenance window that mutes the incident; empty without one."""
     inhibited_by: str
+    """Key of the incident that inhibits this incident: `proxy/<id>`; empty without one."""
     next_message: NextMessage
+    """Next notification."""
 
 
 class IncidentsAnswer(Schema):
-    """Incidents, the newest first."""
+    """A list of incidents."""
 
     cluster: str
+    """Id of the cluster."""
     incidents: list[IncidentItem]
+    """Incidents, the newest first."""
 
 
 class SilenceItem(Schema):
-    """One silence."""
+    """A silence."""
 
     number: int
-    #: The cluster that it belongs to; empty: the whole installation.
+    """Number of the silence."""
     cluster: str
+    """Cluster that the silence belongs to; empty: the whole installation."""
     matchers: str
+    """Matchers of the silenced incidents: `cause=proxy-1`."""
     reason: str
+    """Reason that the creator gave."""
     creator: str
+    """User who created the silence."""
     starts_at: datetime | None
+    """When the silence starts."""
     ends_at: datetime | None
+    """When the silence ends."""
 
 
 class SilencesAnswer(Schema):
-    """Silences that have not ended."""
+    """A list of silences."""
 
     cluster: str
+    """Id of the cluster."""
     silences: list[SilenceItem]
+    """Silences that have not ended."""
 
 
 class SilenceBody(Body):
-    """A silence to make. Its creator is who asks."""
+    """A new silence."""
 
     matchers: Annotated[str, Field(max_length=500)]
+    """Matchers of the incidents to silence: `cause=proxy-1`."""
     reason: Annotated[str, Field(max_length=500)]
+    """Reason, for the audit log and the pages."""
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
-    #: With a zone; now if not given.
+    """Duration in hours."""
     starts_at: AwareDatetime | None = None
-    #: The word `everything`, when nothing is left out.
+    """When the silence starts, with a time zone; now if left out."""
     typed: Annotated[str, Field(max_length=20)] = ""
+    """The word `everything`, which a silence that matches every incident requires."""
 
 
 class ExtendBody(Body):
-    """How much longer a silence lasts, from its end on."""
+    """An extension of a silence."""
 
     hours: Annotated[float, Field(gt=0, le=720)] = 1.0
+    """Hours to add to the end of the silence."""
 
 
 @per_cluster.get("/incidents", auth=_VIEW, response={200: IncidentsAnswer, **REFUSAL_RESPONSES})
 def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters]) -> Any:
-    """List incidents."""
+    """List incidents.
+
+    The newest incidents are first.
+    """
     now = record_reader.current_time()
     rows = Incident.objects.filter(cluster=require_cluster(cluster))
     if filters.state == "open":
@@ -135,12 +180,17 @@ def incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFilters
     return {"cluster": cluster, "incidents": _incident_views(rows[: filters.limit], cluster, now)}
 
 
-@per_cluster.post("/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSAL_RESPONSES})
+@per_cluster.post(
+    "/incidents/{int:number}/acknowledge", auth=_ACT, response={200: IncidentItem, **REFUSAL_RESPONSES}
+)
 def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
-    """Say that you look after an incident."""
+    """Acknowledge an incident.
+
+    The incident is not escalated and its notifications are not repeated while it is acknowledged.
+    """
     row = Incident.objects.filter(cluster=require_cluster(cluster), pk=_row_id_of(number)).first()
     if row is None:
-        raise HttpError(404, f"There is no incident {number} in the cluster {cluster}.")
+        raise HttpError(404, f"Incident {number} was not found in cluster {cluster}.")
     now = record_reader.current_time()
     incident_actions.acknowledge(row, caller_of(request).get_username(), now, settings.REFLOAT_PUBLIC_URL)
     row.refresh_from_db()
@@ -149,24 +199,32 @@ def acknowledge(request: HttpRequest, cluster: str, number: int) -> Any:
 
 @per_cluster.get("/silences", auth=_VIEW, response={200: SilencesAnswer, **REFUSAL_RESPONSES})
 def silences(request: HttpRequest, cluster: str) -> Any:
-    """List silences that have not ended."""
-    rows = filter_by_cluster(Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster))
+    """List silences.
+
+    The list has the silences that have not ended.
+    """
+    rows = filter_by_cluster(
+        Silence.objects.filter(ends_at__gt=record_reader.current_time()), require_cluster(cluster)
+    )
     return SilencesAnswer(cluster=cluster, silences=[_silence_item(row) for row in rows])
 
 
 @per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSAL_RESPONSES})
 def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
-    """Keep something quiet for a while."""
+    """Create a silence.
+
+    Incidents that match it send no notifications until it ends.
+    """
     now, username = record_reader.current_time(), caller_of(request).get_username()
     if "\0" in body.matchers or "\0" in body.reason:
-        raise HttpError(400, "There must be no NUL in it.")
+        raise HttpError(400, "Matchers and reason must not contain a NUL character.")
     if body.typed.strip().lower() == CONFIRMATION_WORD:
         _prove_for_everything(request, body.matchers)
     try:
         starts_at = incident_actions.starts_at_of(body.starts_at, now)
     except ActionError as error:
-        # The date is one; that it is too late or too soon is a matter of when this is sent.
-        raise HttpError(409, f"{error}.".capitalize()) from error
+        # 409, not 400: the date is valid, but not at the time of this request.
+        raise HttpError(409, sentence_of(error)) from error
     try:
         silence_row = incident_actions.create_silence(
             body.matchers,
@@ -181,56 +239,64 @@ def make_silence(request: HttpRequest, cluster: str, body: SilenceBody) -> Any:
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error
     except (ActionError, MatchError) as error:
-        raise HttpError(400, f"{error}.".capitalize()) from error
+        raise HttpError(400, sentence_of(error)) from error
     return Status(201, _silence_item(silence_row))
 
 
 @per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})
 def end_silence(request: HttpRequest, cluster: str, number: int) -> Any:
-    """End a silence now."""
+    """End a silence.
+
+    The silence ends now.
+    """
     row = _silence_row(request, cluster, number)
     incident_actions.end_silence(row, record_reader.current_time(), actor_of(request))
     row.refresh_from_db()
     return _silence_item(row)
 
 
-@per_cluster.post("/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})
+@per_cluster.post(
+    "/silences/{int:number}/extend", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES}
+)
 def extend_silence(request: HttpRequest, cluster: str, number: int, body: ExtendBody) -> Any:
-    """Let a silence last longer."""
+    """Extend a silence.
+
+    The hours are added to the end of the silence.
+    """
     row, now = _silence_row(request, cluster, number), record_reader.current_time()
     _prove_for_everything(request, row.matchers)
     if row.ends_at <= now:
-        raise HttpError(409, f"The silence {number} has ended: make another.")
+        raise HttpError(409, f"Silence {number} has ended. Create a new silence.")
     try:
         incident_actions.extend_silence(row, body.hours * 3600, now, actor_of(request))
     except ActionError as error:
-        raise HttpError(409, f"{error}.".capitalize()) from error
+        raise HttpError(409, sentence_of(error)) from error
     row.refresh_from_db()
     return _silence_item(row)
 
 
 def _silence_row(request: HttpRequest, cluster: str, number: int) -> Silence:
-    """Return a silence that the caller may change, or answer 404 or 403."""
+    """Return a silence that the caller may change. Raises HttpError 404 or 403."""
     row = filter_by_cluster(Silence.objects.filter(pk=_row_id_of(number)), require_cluster(cluster)).first()
     if row is None:
-        raise HttpError(404, f"There is no silence {number} in the cluster {cluster}.")
+        raise HttpError(404, f"Silence {number} was not found in cluster {cluster}.")
     if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):
         raise HttpError(403, sentence)
     return row
 
 
 def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
-    """Require recent proof from a session before everything is kept quiet. Raises ReauthenticationRequired."""
+    """Require a recent reauthentication of a session to silence everything. Raises ReauthenticationRequired."""
     try:
         parsed_matchers = parse_matchers(matchers)
     except MatchError as error:
-        raise HttpError(400, f"{error}.".capitalize()) from error
+        raise HttpError(400, sentence_of(error)) from error
     if matches_everything(parsed_matchers):
         require_reauthentication(request)
 
 
 def _row_id_of(number: int) -> int:
-    """What a database takes as a key; 0 for what it does not."""
+    """Return a number that fits a database key; 0 for any other."""
     return number if 0 < number < 1 << 62 else 0
 
 
@@ -238,7 +304,12 @@ def _incident_views(rows: Iterable[Incident], cluster: str, now: float) -> list[
     rules, tree = store.read_rules(cluster), store.read_routes(cluster)
     active_silences = active_silences_in(cluster, now)
     return [
-        incident_view(row, now, active_silences=active_silences, next_notification=next_notification_of(row, rules, now, tree, active_silences))
+        incident_view(
+            row,
+            now,
+            active_silences=active_silences,
+            next_notification=next_notification_of(row, rules, now, tree, active_silences),
+        )
         for row in rows
     ]
 

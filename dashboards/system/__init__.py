@@ -1,3 +1,3 @@
-"""What machines and browsers ask of the console itself."""
+"""Health, metrics and error pages of the console itself."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages for what went wrong."""
+"""Error pages, and JSON errors below /api/."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403 with the reason. Template `403.html`: `reason`."""
+    """Return a 403 page with the reason. Template `403.html`: `reason`."""
     return render(request, "403.html", {"reason": str(exception)}, status=403)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """404 with the reason when it is a sentence of ours. Template `404.html`: `reason`."""
+    """Return a 404 page, with the reason if a view gave one. Template `404.html`: `reason`."""
     reason = exception.args[0] if exception.args else ""
     if request.path.startswith("/api/"):
-        return JsonResponse({"detail": "There is nothing at this address."}, status=404)
+        return JsonResponse({"detail": "This path was not found."}, status=404)
     return render(request, "404.html", {"reason": reason if isinstance(reason, str) else ""}, status=404)
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """500 for a fault of ours; the log has the traceback. Template `500.html`, without a context.
+    """Return a 500 page for an internal error; the log has the traceback. Template `500.html`, without a context.
 
-    503 when the database cannot be used. Template `503_database.html`, without a context.
+    503 if the database is unavailable. Template `503_database.html`, without a context.
     """
     # Django calls this while it handles the exception.
     if isinstance(sys.exception(), OperationalError):
         return _database_unavailable(request)
     if request.path.startswith("/api/"):
-        return JsonResponse({"detail": "The console failed at this; its log says why."}, status=500)
+        return JsonResponse({"detail": "Internal error: the console log has the details."}, status=500)
     return server_error(request)
 
 

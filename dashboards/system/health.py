@@ -1,4 +1,4 @@
-"""What machines ask of the console itself: is it up, is it ready."""
+"""Liveness and readiness of the console: `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.lock_timeout import limit_lock_wait
 from fleet.monitoring.state import StateUnavailableError
 
-#: The row that `readyz` writes: too short for the key of a session, and expired, so it stands for nobody.
+#: Key of the row that `readyz` writes: too short for a session, and expired, so it belongs to no user.
 _PROBE_ROW = "readyz"
-#: How long the write may wait for another writer, and how long its outcome is believed, seconds: anybody may ask.
+#: Seconds that the write may wait for another writer, and seconds that its result is cached: `/readyz` is public.
 _PROBE_WAIT, _PROBE_KEEPS = 2.0, 1
 
 
 @public
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponseBase:
-    """Say that the process answers."""
+    """Return 200 while the process is running."""
     return JsonResponse({"status": "ok"})
 
 
 @public
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponseBase:
-    """Say whether the database can be written and the record be read; 503 names what cannot, without details."""
+    """Return 200 if the database can be written and the record read; otherwise 503 with what is broken."""
     failed_checks = [
-        name for name, is_working in (("database", _is_database_writable()), ("record", _is_record_readable())) if not is_working
+        name
+        for name, is_working in (("database", _is_database_writable()), ("record", _is_record_readable()))
+        if not is_working
     ]
     return JsonResponse(
-        {"status": "not ready" if failed_checks else "ok", "broken": failed_checks}, status=503 if failed_checks else 200
+        {"status": "not ready" if failed_checks else "ok", "broken": failed_checks},
+        status=503 if failed_checks else 200,
     )
 
 
 def _is_database_writable() -> bool:
-    """Whether a row can be written: a full disk, or a lock that lasts, does not show in reading."""
+    """Return whether a row can be written: reading works even with a full disk or a held lock."""
     is_writable: bool | None = cache.get(_PROBE_ROW)
     if is_writable is None:
         is_writable = _can_write_row()

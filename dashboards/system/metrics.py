@@ -1,4 +1,4 @@
-"""The console's own metrics for Prometheus: by cluster and state, never by agent. docs/operations.md."""
+"""Metrics of the console for Prometheus: by cluster and state, never by agent. docs/how-to/run-in-production.md."""
 
 from __future__ import annotations
 
@@ -30,34 +30,48 @@ from fleet.vocabulary.incidents import OPEN_STATES, Severity
 @requires(Permission.VIEW_METRICS)
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """Give the metrics of the clusters that the reader may see, as of now; nothing is kept between two scrapes."""
+    """Return the current metrics of the clusters that the user may see; nothing is kept between two scrapes."""
     user, registry = signed_in_user_of(request), CollectorRegistry(auto_describe=False)
     include_installation = not is_limited(user)
-    registry.register(FleetCollector(visible_clusters(user), record_reader.current_time(), include_installation=include_installation))
+    registry.register(
+        FleetCollector(
+            visible_clusters(user), record_reader.current_time(), include_installation=include_installation
+        )
+    )
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 class FleetCollector(Collector):
-    """Reads the stream's header of every cluster, age applied, as everything that is shown."""
+    """Collector of the metrics of some clusters. Counts of agents take the age of the data into account."""
 
     def __init__(self, clusters: Iterable[str], now: float, *, include_installation: bool) -> None:
         self._clusters = tuple(clusters)
         self._now = now
-        #: What is of no cluster is shown, too.
+        #: Include metrics that belong to no cluster.
         self._include_installation = include_installation
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Answer one scrape."""
-        agents = GaugeMetricFamily("refloat_agents", "Agents by verdict.", labels=("cluster", "state"))
+        """Yield the metrics of one scrape."""
+        agents = GaugeMetricFamily(
+            "refloat_agents", "Number of agents by state.", labels=("cluster", "state")
+        )
         age = GaugeMetricFamily(
-            "refloat_data_age_seconds", "Seconds since the newest round concluded.", labels=("cluster",)
+            "refloat_data_age_seconds",
+            "Seconds since Refloat last finished polling the whole fleet.",
+            labels=("cluster",),
         )
         stale = GaugeMetricFamily(
-            "refloat_data_stale", "1: the data is too old, and all agents read unknown.", labels=("cluster",)
+            "refloat_data_stale",
+            "1 if the data is too old and every agent counts as unknown, otherwise 0.",
+            labels=("cluster",),
         )
-        reachable = GaugeMetricFamily("refloat_record_reachable", "1: the record can be read.")
-        sockets = GaugeMetricFamily("refloat_sockets", "Open sockets of this process.", labels=("cluster",))
+        reachable = GaugeMetricFamily(
+            "refloat_record_reachable", "1 if the fleet data in Redis is readable, otherwise 0."
+        )
+        sockets = GaugeMetricFamily(
+            "refloat_sockets", "Open WebSocket connections of this process.", labels=("cluster",)
+        )
         headers = [self._header(cluster) for cluster in self._clusters]
         reachable.add_metric((), float(None not in headers))
         for header in headers:
@@ -83,17 +97,23 @@ class FleetCollector(Collector):
 
 
 def _collect_instance_metrics(clusters: Iterable[str], now: float) -> Iterator[Metric]:
-    """The destination health of every auth and proxy that is not gone: one series each, of what it is now."""
+    """Yield the destination health of every auth and proxy that is not deregistered, one series each."""
     labels = ("cluster", "kind", "instance_id", "name")
     health = GaugeMetricFamily(
         "refloat_instance_health",
-        "1: an auth's or proxy's health as a destination, and why.",
+        "Always 1: destination health of an auth or proxy, with the reason.",
         labels=(*labels, "health", "reason"),
     )
     since = GaugeMetricFamily(
-        "refloat_instance_health_since_timestamp_seconds", "Since when it is that.", labels=labels
+        "refloat_instance_health_since_timestamp_seconds",
+        "Unix time since when the instance has had this destination health.",
+        labels=labels,
     )
-    draining_gauge = GaugeMetricFamily("refloat_instance_draining", "1: it takes nobody new.", labels=labels)
+    draining_gauge = GaugeMetricFamily(
+        "refloat_instance_draining",
+        "1 if the instance drains and accepts no new connections, otherwise 0.",
+        labels=labels,
+    )
     for cluster in clusters:
         for view in _views(cluster, now):
             facts = view.facts
@@ -116,14 +136,24 @@ def _views(cluster: str, now: float) -> list[InstanceView]:
 
 
 def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: bool) -> Iterator[Metric]:
-    """What the process that looks for incidents left in the database: the watchdog, incidents, messages."""
+    """Yield the metrics of alerting, from the database: time of the last evaluation, incidents, notifications."""
     watchdog = GaugeMetricFamily(
-        "refloat_watchdog_timestamp_seconds", "When incidents were last looked for.", labels=("cluster",)
+        "refloat_watchdog_timestamp_seconds",
+        "Unix time of the last evaluation of the alert rules.",
+        labels=("cluster",),
     )
-    look_seconds = GaugeMetricFamily("refloat_alert_look_seconds", "What the last look took.", labels=("cluster",))
-    incidents = GaugeMetricFamily("refloat_incidents", "Open incidents.", labels=("cluster", "severity"))
+    look_seconds = GaugeMetricFamily(
+        "refloat_alert_look_seconds",
+        "Duration of the last evaluation of the alert rules in seconds.",
+        labels=("cluster",),
+    )
+    incidents = GaugeMetricFamily(
+        "refloat_incidents",
+        "Number of open incidents that are neither silenced nor inhibited.",
+        labels=("cluster", "severity"),
+    )
     messages = GaugeMetricFamily(
-        "refloat_messages", "Messages of alerts that are not sent.", labels=("cluster", "state")
+        "refloat_messages", "Number of notifications that are not sent.", labels=("cluster", "state")
     )
     cluster_names = set(clusters)
     for clock in AlertClock.objects.filter(cluster__in=cluster_names).exclude(looked_at=None):

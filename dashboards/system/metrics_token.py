@@ -1,4 +1,4 @@
-"""Bearer tokens for routes that are no API: what scrapes metrics has no session."""
+"""Bearer tokens for routes outside the API: a metrics scraper has no session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.models.tokens import find_token
 
 
 def allow_token(permission: Permission) -> Callable[[View[P]], View[P]]:
-    """Let a valid token with this scope in as its user; what the view requires, the user must have as well."""
+    """Accept a valid token with this scope as its user, who also needs the permissions of the view."""
 
     def decorate(view: View[P]) -> View[P]:
         @functools.wraps(view)
@@ -26,17 +26,18 @@ def allow_token(permission: Permission) -> Callable[[View[P]], View[P]]:
                     return _create_unauthorized_response(permission)
                 request.user = token.user
             elif not request.user.is_authenticated:
-                # What scrapes follows a redirect to the sign-in page, and reads that as an empty answer.
+                # A scraper would follow a redirect to the sign-in page and read it as an empty response.
                 return _create_unauthorized_response(permission)
             return view(request, *args, **kwargs)
 
-        assert access_of(wrapper) is not None, "functools.wraps keeps the mark of the view it wraps"
+        assert access_of(wrapper) is not None, "functools.wraps keeps the access declaration of the view"
         return wrapper
 
     return decorate
 
 
 def _create_unauthorized_response(permission: Permission) -> HttpResponseBase:
-    sentence = f"This needs a valid token with the scope {permission.value}: Authorization: Bearer rfl_..."
+    token = f"a valid API token with the scope {permission.value}"
+    sentence = f"Not signed in. Send {token}: `Authorization: Bearer rfl_...`."
     headers = {"WWW-Authenticate": 'Bearer realm="refloat"'}
     return JsonResponse({"detail": sentence}, status=401, headers=headers)

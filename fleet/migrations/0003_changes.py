@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
             name='Change',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('networking-config', 'networking config'), ('policy', 'policies'), ('reconnect', 'reconnects')], max_length=24)),
+                ('kind', models.CharField(choices=[('networking-config', 'config change'), ('policy', 'policy change'), ('reconnect', 'reconnect campaign')], max_length=24)),
                 ('state', models.CharField(choices=[('planned', 'planned'), ('confirmed', 'confirmed'), ('running', 'running'), ('paused', 'paused'), ('verifying', 'verifying'), ('verified', 'verified'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('undone', 'undone')], default='planned', max_length=16)),
                 ('title', models.CharField(max_length=200)),
                 ('who', models.CharField(max_length=200)),

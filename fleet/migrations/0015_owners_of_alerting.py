@@ -1,4 +1,4 @@
-"""Give every object of alerting an owner, and let the delivery log outlive its channels. docs/access.md."""
+"""Give every object of alerting an owner, and let the delivery log outlive its channels. docs/reference/access.md."""
 
 from __future__ import annotations
 

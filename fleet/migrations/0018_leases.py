@@ -1,4 +1,7 @@
-"""Keep every lease of a cluster in one table: a row for each purpose. docs/architecture.md, "Leases and claims"."""
+"""Keep every lease of a cluster in one table: a row for each purpose.
+
+docs/explanation/architecture.md, "Leases and claims".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must outlive Redis."""
+"""Database models: data that must outlive Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: permissions, the four roles that bundle them, and limits to some clusters. docs/access.md."""
+"""Permissions, the four roles that bundle them, and limits of users to some clusters. docs/reference/access.md."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fleet.vocabulary.looks import LabelledEnum
 
 
 class Permission(LabelledEnum):
-    """What a role may allow, and that in words. The values are Django's codenames in the app `fleet`."""
+    """Permission of a role, with its label. The values are Django's codenames in the app `fleet`."""
 
     VIEW_FLEET = "view_fleet", "See the fleet: map, lists, agents, instances"
-    VIEW_METRICS = "view_metrics", "Read the console's own metrics"
-    VIEW_AUDIT = "view_audit", "Read the log of who did what"
-    ACT_ON_FLEET = "act_on_fleet", "Act on the fleet: reconnects, silences"
-    CHANGE_CONFIG = "change_config", "Change networking configuration and policies"
-    MANAGE_ACCESS = "manage_access", "Manage people, roles and everybody's tokens"
+    VIEW_METRICS = "view_metrics", "Read the metrics of the console"
+    VIEW_AUDIT = "view_audit", "Read the audit log"
+    ACT_ON_FLEET = "act_on_fleet", "Act on the fleet: reconnect campaigns, drains, silences"
+    CHANGE_CONFIG = "change_config", "Change networking config and policies"
+    MANAGE_ACCESS = "manage_access", "Manage users, roles and all API tokens"
 
     @property
     def qualified_name(self) -> str:
-        """Its name for `User.has_perm`."""
+        """Return the name for `User.has_perm`."""
         return f"fleet.{self.value}"
 
 
@@ -46,7 +46,7 @@ ROLES: Mapping[str, frozenset[Permission]] = {
 
 
 class Access(models.Model):
-    """Nothing but the place where Django hangs our permissions; it has no table."""
+    """Model without a table that declares Refloat's permissions to Django."""
 
     class Meta:
         managed = False
@@ -59,7 +59,7 @@ class Access(models.Model):
 
 
 class ClusterLimit(models.Model):
-    """A person with any of these sees and changes only the clusters they name; one with none sees all."""
+    """Limit of a user to one cluster. A user without any limit sees every cluster."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="cluster_limits"
@@ -72,11 +72,11 @@ class ClusterLimit(models.Model):
 
     @override
     def __str__(self) -> str:
-        return f"{self.user} sees {self.cluster}"
+        return f"{self.user}: {self.cluster}"
 
 
 def create_roles(**_: Any) -> None:
-    """Make the four groups and give each what it lacks. Takes nothing away: an admin's additions stay."""
+    """Create the four groups and add missing permissions. Permissions that an admin added stay."""
     for name, permissions in ROLES.items():
         group, _is_created = Group.objects.get_or_create(name=name)
         rows = PermissionRow.objects.filter(content_type__app_label="fleet", codename__in=list(permissions))
@@ -84,9 +84,9 @@ def create_roles(**_: Any) -> None:
 
 
 def set_role(user: User, role: str) -> None:
-    """Make `role` the only one of the four roles `user` has; empty takes all four away.
+    """Make `role` the only role of `user`; an empty role removes every role.
 
-    Raises KeyError for a role that does not exist.
+    Raises KeyError for an unknown role.
     """
     other_roles = [name for name in ROLES if name != role]
     user.groups.remove(*Group.objects.filter(name__in=other_roles))
@@ -96,7 +96,7 @@ def set_role(user: User, role: str) -> None:
 
 
 def end_sessions(user: User) -> int:
-    """Delete the sessions of `user`, and return how many there were: turning an account on again revives none."""
+    """Delete the sessions of `user` and return their number: enabling the account again restores none."""
     ended_count = 0
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         if session.get_decoded().get(SESSION_KEY) == str(user.pk):
@@ -104,33 +104,35 @@ def end_sessions(user: User) -> int:
     return ended_count
 
 
-def has_permission(user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None) -> bool:
-    """Whether `user` has `permission`, and sees `cluster` when one is named."""
+def has_permission(
+    user: AbstractBaseUser | AnonymousUser, permission: Permission, cluster: str | None = None
+) -> bool:
+    """Return whether `user` has `permission`, and may see `cluster` when it is not None."""
     if not user.is_active or not isinstance(user, User) or not user.has_perm(permission.qualified_name):
         return False
     return cluster is None or can_see_cluster(user, cluster)
 
 
 def limits_of(user: User) -> frozenset[str]:
-    """Return the clusters that `user` is limited to; empty: no limit."""
+    """Return the ids of the clusters that `user` is limited to; empty: no limit."""
     return frozenset(user.cluster_limits.values_list("cluster", flat=True))
 
 
 def can_see_cluster(user: User, cluster: str) -> bool:
-    """Whether no limit keeps `user` from `cluster`."""
+    """Return whether `user` may see `cluster`."""
     limits = limits_of(user)
     return not limits or cluster in limits
 
 
 def is_limited(user: User) -> bool:
-    """Whether `user` is limited to some clusters."""
+    """Return whether `user` is limited to some clusters."""
     return bool(limits_of(user))
 
 
 def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> bool:
-    """Whether `user` may write what a cluster owns, or, with an empty `owner`, the whole installation.
+    """Return whether `user` may change an object of the cluster `owner`; empty: of the whole installation.
 
-    What the installation owns acts on every cluster: that needs a user without a limit.
+    Objects of the installation apply to every cluster, so they need a user without a limit.
     """
     if owner:
         return has_permission(user, permission, owner)
@@ -138,5 +140,5 @@ def can_write(user: AbstractBaseUser | AnonymousUser, permission: Permission, ow
 
 
 def log_clusters_of(cluster: str, *, has_limit: bool) -> tuple[str, ...]:
-    """Return what rows of a log on a cluster's page may name as theirs: the cluster, and without a limit none."""
+    """Return the clusters whose audit log rows a cluster's page shows; unlimited users also see rows without one."""
     return (cluster,) if has_limit else ("", cluster)

@@ -1,6 +1,6 @@
-"""Rows of what takes time: policies wanted, rollouts by instance, reconnect campaigns by agent. docs/changes.md
+"""Desired values, steps of rollouts by instance, and agents of reconnect campaigns. docs/reference/changes.md.
 
-Progress is in these rows, so a step that was lost with its worker is made again by another.
+The progress is in these rows, so another worker repeats a step that was lost with its worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AGENT_STATES = [(state.value, state.value) for state in CampaignAgentState]
 
 
 class DesiredPolicy(models.Model):
-    """What a role, or one instance, is to run with. Without a row nothing is wanted, and nothing drifts."""
+    """Desired value of a policy for a role or an instance. Without a row the policy is not managed."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="desired_policies")
     #: "auth", "proxy", or the id of an instance, which overrides its role.
@@ -41,19 +41,19 @@ class DesiredPolicy(models.Model):
 
 
 class RolloutStep(models.Model):
-    """One instance of a rollout."""
+    """An instance of a rollout, with its progress."""
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="rollout_steps")
     position = models.PositiveIntegerField()
     instance_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
-    #: All that it is to accept.
+    #: Desired values that the instance is to accept, by policy.
     wanted = models.JSONField(default=dict)
     state = models.CharField(max_length=12, choices=_STEP_STATES, default=RolloutStepState.WAITING.value)
     detail = models.TextField(blank=True, default="")
-    #: The run that is to end.
+    #: Id of the run that the restart ends.
     run_id = models.CharField(max_length=64, blank=True, default="")
-    #: When its present state began, when its turn came, and when it ended; None: not yet.
+    #: Start of the present state, start of the step, and its end; None: not yet.
     since = SecondsField(null=True, blank=True)
     began_at = SecondsField(null=True, blank=True)
     ended_at = SecondsField(null=True, blank=True)
@@ -71,23 +71,23 @@ class RolloutStep(models.Model):
 
 
 class CampaignAgent(models.Model):
-    """One agent of a campaign."""
+    """An agent of a campaign, with its progress."""
 
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="campaign_agents")
-    #: Its turn; drawn at random, so that neighbours are not asked together.
+    #: Position in the campaign; random, so that agents with similar names are not asked at the same time.
     position = models.PositiveIntegerField()
     agent_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
     state = models.CharField(max_length=8, choices=_AGENT_STATES, default=CampaignAgentState.WAITING.value)
     reason = models.CharField(max_length=255, blank=True, default="")
-    #: The proxy or auth it was asked to leave, and all proxies it had a tunnel to then; instance ids.
+    #: Instance id of the proxy or auth that the agent is asked to leave, and of all proxies it then had a tunnel to.
     leaves = models.CharField(max_length=64, blank=True, default="")
     held = models.JSONField(default=list)
-    #: The proxy that asks an agent to leave its auth; empty where an agent leaves the proxy itself.
+    #: Instance id of the proxy that asks the agent to leave its auth; empty when the agent leaves the proxy itself.
     via = models.CharField(max_length=64, blank=True, default="")
-    #: The proxy has taken note of it.
+    #: The proxy has accepted the request.
     told = models.BooleanField(default=False)
-    #: None: not yet.
+    #: Times of scheduling, request and result; None: not yet.
     due_at = SecondsField(null=True, blank=True)
     asked_at = SecondsField(null=True, blank=True)
     ended_at = SecondsField(null=True, blank=True)

@@ -1,6 +1,6 @@
-"""What people decide about alerts: rules, labels, silences, windows, channels, routes; and the outbox.
+"""Settings of alerting (rules, labels, silences, windows, channels, routes) and the outbox of deliveries.
 
-docs/alerts.md.
+docs/reference/alerts.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ _Row = TypeVar("_Row", bound="OwnedModel")
 
 
 class OwnedModel(models.Model):
-    """An object that belongs to one cluster, or to the whole installation. docs/access.md, "Limits by cluster"."""
+    """An object that belongs to one cluster, or to the whole installation.
 
-    #: The id of the cluster that owns it; empty: the installation. It is set when the object is made, and stays.
+    docs/reference/access.md, "Cluster limits".
+    """
+
+    #: Id of the cluster that owns the object; empty: the whole installation. Never changes.
     cluster = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:
@@ -31,15 +34,15 @@ class OwnedModel(models.Model):
 
 
 def filter_by_cluster(rows: QuerySet[_Row], cluster: str) -> QuerySet[_Row]:
-    """Return the rows that act on a cluster: its own, and those of the installation."""
+    """Return the rows that apply to a cluster: its own, and those of the whole installation."""
     return rows.filter(cluster__in=("", cluster))
 
 
 class AlertRule(OwnedModel):
-    """One rule; `fleet.alerts.rules.Rule` says what each number means.
+    """An alert rule; `fleet.alerts.rules.Rule` documents the fields.
 
-    A rule of a cluster takes the place of the installation's rule of the same name there. Those we begin with
-    (`builtin`) may be changed and switched off, not deleted.
+    A rule of a cluster overrides the rule of the whole installation with the same name. Built-in rules may be changed
+    and disabled, but not deleted.
     """
 
     name = models.CharField(max_length=100)
@@ -69,15 +72,15 @@ class AlertRule(OwnedModel):
 
     @property
     def percent(self) -> str:
-        """The share of the cluster as people write it; empty: none."""
+        """Minimum share in percent as text; empty if there is none."""
         return f"{self.min_share * 100:g}" if self.min_share else ""
 
 
 class AgentLabel(models.Model):
-    """Agents whose names match have this label: what matters more than the rest."""
+    """A label for the agents whose names match a pattern, for example `critical`."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="agent_labels")
-    #: A name, or a pattern with `*` and `?`.
+    #: Agent name, or pattern with `*` and `?`.
     pattern = models.CharField(max_length=255)
     label = models.SlugField(max_length=64)
 
@@ -94,16 +97,16 @@ class AgentLabel(models.Model):
 
 
 class Silence(OwnedModel):
-    """Something somebody keeps quiet for a while."""
+    """A silence: matching incidents send no notifications for a limited time."""
 
     matchers = models.TextField(blank=True, default="")
     reason = models.CharField(max_length=500)
-    #: From the sign-in, never from a form.
+    #: Name of the signed-in user, never from a form.
     creator = models.CharField(max_length=200)
     created_at = SecondsField(default=time.time)
     starts_at = SecondsField()
     ends_at = SecondsField()
-    #: The warning before its end was given.
+    #: The notification that the silence ends soon was queued.
     warned = models.BooleanField(default=False)
 
     class Meta:
@@ -116,11 +119,11 @@ class Silence(OwnedModel):
 
 
 class MaintenanceWindow(OwnedModel):
-    """Quiet that recurs, by the clock on the wall of a zone."""
+    """A recurring maintenance window, in local time of a time zone."""
 
     name = models.CharField(max_length=100)
     matchers = models.TextField(blank=True, default="")
-    #: RFC 5545: FREQ=WEEKLY;BYDAY=SU.
+    #: RFC 5545 recurrence rule: FREQ=WEEKLY;BYDAY=SU.
     rule = models.CharField(max_length=200)
     first_day = models.DateField(default=date.today)
     starts = models.TimeField()
@@ -140,23 +143,23 @@ class MaintenanceWindow(OwnedModel):
 
 
 class Channel(OwnedModel):
-    """Where messages go. What is secret in it is sealed."""
+    """A notification channel. Its secrets are sealed."""
 
     name = models.CharField(max_length=100)
     #: A slug of `fleet.alerts.channels.registry.KINDS`.
     kind = models.CharField(max_length=16)
-    #: Addresses and such; nothing secret.
+    #: Addresses and other values that are not secret.
     config = models.JSONField(default=dict)
-    #: `fleet.models.sealed_secrets`.
+    #: Secrets, sealed by `fleet.models.sealed_secrets`.
     secrets = models.TextField(blank=True, default="")
     enabled = models.BooleanField(default=True)
-    #: Resolves are sent, too.
+    #: Resolved notifications are sent, too.
     send_resolved = models.BooleanField(default=True)
-    #: Targets on private and loopback addresses are refused unless somebody who may says otherwise.
+    #: Private and loopback addresses are allowed. Requires the permission to manage access.
     allow_private = models.BooleanField(default=False)
-    #: `daily`, `weekly` or empty: how often it is told of what is not sent by itself.
+    #: Period of digests: `daily`, `weekly` or empty for none.
     digest = models.CharField(max_length=8, blank=True, default="")
-    #: Messages in a minute, at most.
+    #: Rate limit, notifications per minute.
     per_minute = models.PositiveIntegerField(default=10)
 
     class Meta:
@@ -170,7 +173,7 @@ class Channel(OwnedModel):
 
 
 class Route(OwnedModel):
-    """A node of the tree that says who hears of what. It leads to channels of its cluster and of the installation."""
+    """A notification route, with channels of its cluster and of the whole installation."""
 
     name = models.CharField(max_length=100)
     parent = models.ForeignKey(
@@ -197,35 +200,35 @@ class Route(OwnedModel):
 
 
 class Delivery(models.Model):
-    """One message to one channel: the outbox.
+    """A notification to one channel; the rows are the outbox and the delivery log.
 
-    Written with the incident in one transaction, advanced by short steps.
+    Written in one transaction with the incident, and sent in short steps.
     """
 
-    #: None: the channel was deleted since; `channel_name` is what it was called.
+    #: None: the channel was deleted; `channel_name` is its last name.
     channel = models.ForeignKey(Channel, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     channel_name = models.CharField(max_length=100, blank=True, default="")
-    #: Of which cluster it speaks; empty: of none.
+    #: Cluster that the notification is about; empty: none.
     cluster = models.CharField(max_length=64, blank=True, default="")
     incident = models.ForeignKey(
         Incident, on_delete=models.CASCADE, null=True, blank=True, related_name="deliveries"
     )
-    #: The same for every attempt; receivers deduplicate by it.
+    #: Deduplication key for receivers, the same for every attempt.
     key = models.CharField(max_length=400)
     kind = models.CharField(max_length=16)
     payload = models.JSONField()
     created_at = SecondsField()
-    #: Quiet hours, or a wait before the next attempt; and why, if not at once.
+    #: Earliest time of the next attempt, and the reason for waiting.
     next_attempt_at = SecondsField()
     waits_for = models.CharField(max_length=300, blank=True, default="")
     attempts = models.PositiveIntegerField(default=0)
-    #: When the newest attempt ended.
+    #: End of the last attempt.
     attempted_at = SecondsField(null=True, blank=True)
-    #: Who is sending it now, and until when nobody else may.
+    #: Holder of the lease for the current attempt, and its end.
     leased_by = models.CharField(max_length=100, blank=True, default="")
     leased_until = SecondsField(null=True, blank=True)
     sent_at = SecondsField(null=True, blank=True)
-    #: Given up after a day, or because the receiver will never take it.
+    #: Time at which the delivery was given up: after 24 h, or after a permanent error.
     failed_at = SecondsField(null=True, blank=True)
     last_error = models.TextField(blank=True, default="")
 
@@ -249,14 +252,14 @@ class Delivery(models.Model):
 
 
 class AlertClock(models.Model):
-    """When alerting last looked at a cluster: the watchdog."""
+    """Time of the last evaluation of the alert rules of a cluster: the watchdog."""
 
     cluster = models.OneToOneField(
         Cluster, on_delete=models.CASCADE, primary_key=True, related_name="alert_clock"
     )
     looked_at = SecondsField(null=True, blank=True)
     took_ms = models.FloatField(default=0.0)
-    #: The newest digest of what is not worth a message of its own.
+    #: Time of the newest digest.
     digest_at = SecondsField(null=True, blank=True)
 
     class Meta:

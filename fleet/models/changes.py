@@ -1,6 +1,6 @@
-"""Changes to clusters, and the log of all that anybody did. docs/changes.md.
+"""Changes to clusters, and the audit log. docs/reference/changes.md.
 
-Rows only: `fleet.changes` writes them, one function for each thing that may happen.
+Rows only: `fleet.changes` writes them, with one function for each transition.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 class Change(models.Model):
-    """One change, from its plan to what came of it."""
+    """One change, from its plan to its outcome."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="changes")
     kind = models.CharField(max_length=24, choices=_KINDS)
     state = models.CharField(max_length=16, choices=_STATES, default=ChangeState.PLANNED.value)
-    #: Counts its steps, so that who acts on what they read can say which step they saw.
+    #: Number of state transitions, for compare-and-set and If-Match.
     step = models.PositiveIntegerField(default=1)
-    #: One line for lists: what is changed.
+    #: One line that says what changes, for lists.
     title = models.CharField(max_length=200)
     who = models.CharField(max_length=200)
     actor_kind = models.CharField(max_length=8, choices=_ACTORS)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
-    #: Empty until it is confirmed.
+    #: Reason given with the confirmation; empty until then.
     reason = models.CharField(max_length=500, blank=True, default="")
-    #: What is there and what is wanted, as documents of the kind.
+    #: The config or the desired values before and after the change, as documents of the kind.
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
-    #: What was foreseen when it was planned, and how many agents it touches.
+    #: The expected effect, and the number of affected agents.
     plan = models.JSONField(default=dict, blank=True)
     agents = models.PositiveIntegerField(default=0)
-    #: How it is to be done, for kinds that take time.
+    #: Settings of a campaign or a rollout.
     parameters = models.JSONField(default=dict, blank=True)
     progress = models.JSONField(default=dict, blank=True)
-    #: What happened, to be held against the plan.
+    #: The result, compared with the plan.
     outcome = models.JSONField(default=dict, blank=True)
-    #: Why it is in its state, as a sentence: an error, a reason to pause.
+    #: Why the change is in its state, as a sentence: an error, or why it is paused.
     detail = models.TextField(blank=True, default="")
     needs_second = models.BooleanField(default=False)
     confirmed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
-    #: The second person who agreed.
+    #: Name of the approver; empty: not approved.
     approved_by = models.CharField(max_length=200, blank=True, default="")
     undoes = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="undone_by"
     )
     request_id = models.CharField(max_length=64, blank=True, default="")
-    #: Given by a client that may ask twice; the second time it is answered the same change.
+    #: Key of a client that may repeat its request; the repeated request returns the same change.
     idempotency_key = models.CharField(max_length=100, blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
     confirmed_at = models.DateTimeField(null=True, blank=True)
@@ -93,42 +93,42 @@ class Change(models.Model):
 
 
 class AppendOnlyError(Exception):
-    """Somebody tried to change or delete what was written for good."""
+    """An attempt to change or delete an append-only row."""
 
 
 class AppendOnlyQuerySet(models.QuerySet[Row]):
-    """Rows that are written once."""
+    """A query set of append-only rows: update and delete raise AppendOnlyError."""
 
     @override
     def update(self, **kwargs: Any) -> int:
-        raise AppendOnlyError("the audit log is never changed")
+        raise AppendOnlyError("the audit log is append-only: entries cannot be changed")
 
     @override
     def delete(self) -> tuple[int, dict[str, int]]:
-        raise AppendOnlyError("the audit log is never deleted from")
+        raise AppendOnlyError("the audit log is append-only: entries cannot be deleted")
 
 
 class AuditEntry(models.Model):
-    """One attempt of anybody to change anything, also a refused one. Triggers of the database guard it as well.
+    """One attempted action, including refused ones. Database triggers make the table append-only too.
 
-    No foreign keys: it outlives people, clusters and changes.
+    There are no foreign keys, because entries outlive people, clusters and changes.
     """
 
     at = models.DateTimeField(default=timezone.now)
-    #: Empty for what concerns no cluster.
+    #: Empty for actions that concern no cluster.
     cluster = models.CharField(max_length=64, blank=True, default="")
     who = models.CharField(max_length=200)
     actor_kind = models.CharField(max_length=8, choices=_ACTORS)
     user_id = models.BigIntegerField(null=True, blank=True)
-    #: What was tried: `networking-config.confirm`.
+    #: The attempted action: `networking-config.confirm`.
     action = models.CharField(max_length=64)
-    #: On what: a change's title, an instance, a user's name.
+    #: The object of the action: the title of a change, an instance, a user's name.
     subject = models.CharField(max_length=255, blank=True, default="")
     #: `done`, `refused` (by a rule) or `failed` (by an error).
     outcome = models.CharField(max_length=8)
-    #: Why it was refused, or what went wrong.
+    #: Why the action was refused, or the error.
     detail = models.TextField(blank=True, default="")
-    #: What the actor said.
+    #: The reason that the actor gave.
     reason = models.CharField(max_length=500, blank=True, default="")
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
@@ -151,12 +151,12 @@ class AuditEntry(models.Model):
 
     @override
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it once. Raises AppendOnlyError the second time."""
+        """Store a new entry. Raises AppendOnlyError for a stored one."""
         if not self._state.adding:
-            raise AppendOnlyError("the audit log is never changed")
+            raise AppendOnlyError("the audit log is append-only: entries cannot be changed")
         super().save(*args, **kwargs)
 
     @override
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Refuse."""
-        raise AppendOnlyError("the audit log is never deleted from")
+        """Raise AppendOnlyError."""
+        raise AppendOnlyError("the audit log is append-only: entries cannot be deleted")

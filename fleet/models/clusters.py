@@ -1,4 +1,4 @@
-"""Clusters the console watches, and leases of them. Every key, row, event and route carries a cluster's id."""
+"""Clusters that the console watches, and leases on them. Every key, row, event and route has a cluster id."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
-#: The cluster that short URLs mean.
+#: Cluster of URLs without a cluster id.
 DEFAULT_CLUSTER = "default"
 
 
 class Cluster(models.Model):
-    """One fleet with a control plane of its own."""
+    """A fleet with its own control plane."""
 
-    #: In URLs, Redis keys and group names: those of Channels allow no more than this.
+    #: Part of URLs, Redis keys and Channels group names; the last allow only these characters.
     id = models.CharField(
         primary_key=True, max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*$")], editable=False
     )
     name = models.CharField(max_length=100)
-    #: host:port of auths to begin with; the others are found from them.
+    #: Addresses (host:port) of the first auths; Refloat finds the others from these.
     auths = models.JSONField(default=list)
-    #: Dangerous actions ask twice.
+    #: Dangerous actions require typing the name of the cluster.
     production = models.BooleanField(default=False)
-    #: Changes wait until a second person agreed.
+    #: Changes require the approval of a second person.
     second_approver = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -40,11 +40,11 @@ class Cluster(models.Model):
 
 
 class ClusterLease(models.Model):
-    """Which process works on a cluster for a purpose. Each holder's token is higher than all before it."""
+    """Lease of a process on a cluster for a purpose. Each holder gets a higher fencing token than all before."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="leases")
     purpose = models.CharField(max_length=16)
-    #: Empty: the lease is free.
+    #: Process that holds the lease; empty: the lease is free.
     holder = models.CharField(max_length=200, blank=True, default="")
     change = models.ForeignKey("Change", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     token = models.PositiveBigIntegerField(default=0)
@@ -60,9 +60,9 @@ class ClusterLease(models.Model):
 
 
 def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:
-    """Make the cluster `default`, or give it `auths`, else those that REFLOAT_AUTHS names.
+    """Create the cluster `default` or update its auths to `auths`, or to REFLOAT_AUTHS without `auths`.
 
-    Without any it keeps its own.
+    Without either the cluster keeps its auths.
     """
     addresses = list(auths or settings.REFLOAT_AUTHS)
     cluster, is_created = Cluster.objects.get_or_create(

@@ -1,4 +1,4 @@
-"""What operators want of instances: to take nobody new, or connections again. `fleet.changes` writes them."""
+"""Drain requests of operators for instances. `fleet.changes` writes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.models.clusters import Cluster
 
 
 class Drain(models.Model):
-    """The last word on one auth or proxy. It is told again whenever the instance says otherwise."""
+    """Last drain or undrain request for an auth or proxy. A worker repeats it while the instance does not match it."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="drains")
     #: Host UUID; instances are in the record, not in the database.
@@ -20,7 +20,7 @@ class Drain(models.Model):
     reason = models.CharField(max_length=200, blank=True, default="")
     who = models.CharField(max_length=200)
     asked_at = models.DateTimeField(default=timezone.now)
-    #: When the instance last took it; and why it did not, as a sentence.
+    #: When the instance last accepted the request, and why it did not, as a sentence.
     told_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True, default="")
 

@@ -1,6 +1,6 @@
-"""Incidents and their timelines as rows. `fleet.alerts.store` turns them into values and back.
+"""Rows of incidents and their timelines. `fleet.alerts.store` converts them to values and back.
 
-What an incident holds is declared in `fleet.vocabulary.incidents`; a plain field of it becomes a column here.
+The fields of an incident are declared in `fleet.vocabulary.incidents`; each plain field becomes a column here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleet.models.clusters import Cluster
 from fleet.models.moments import SecondsField
 from fleet.vocabulary import incidents as incident_values
 
-#: The column of a field by its type, less what stands in brackets there.
+#: Columns by the type of the field, without type parameters.
 _COLUMNS: Mapping[str, Callable[[], models.Field[Any, Any]]] = {
     "float | None": lambda: SecondsField(null=True, blank=True),
     "int": lambda: models.PositiveIntegerField(default=0),
@@ -30,13 +30,13 @@ _COLUMNS: Mapping[str, Callable[[], models.Field[Any, Any]]] = {
 
 
 class Incident(models.Model):
-    """One trouble with one cause, from its first sign to its end: the columns that queries name, and those of people.
+    """An incident. Declared here are the columns that queries use and those that people write.
 
-    The others come from `values.Incident`, below.
+    All others come from `incident_values.Incident`, below.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
-    #: `proxy/<id>`.
+    #: Key of the cause: `proxy/<id>`.
     key = models.CharField(max_length=300)
     cause_kind = models.CharField(max_length=16)
     cause_id = models.CharField(max_length=255)
@@ -47,7 +47,7 @@ class Incident(models.Model):
     opened_at = SecondsField()
     inhibited_by = models.CharField(max_length=300, blank=True, default="")
     silenced_by = models.CharField(max_length=300, blank=True, default="")
-    #: People write these two; a look never does.
+    #: Written by actions of people, never by an evaluation.
     acked_at = SecondsField(null=True, blank=True)
     acked_by = models.CharField(max_length=200, blank=True, default="")
 
@@ -78,12 +78,12 @@ for _field in fields(incident_values.Incident):
 
 
 class VersionChange(models.Model):
-    """An instance was seen with another version than before: a deployment, as far as we can see one."""
+    """A version change of an instance, for example by a deployment."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="version_changes")
     instance_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255)
-    #: Empty when it was seen for the first time.
+    #: Empty if the instance was seen for the first time.
     old = models.CharField(max_length=64, blank=True, default="")
     new = models.CharField(max_length=64)
     at = SecondsField()
@@ -99,13 +99,13 @@ class VersionChange(models.Model):
 
 
 class IncidentEvent(models.Model):
-    """A line of an incident's timeline: what happened to it, or what somebody did or noted."""
+    """A timeline entry of an incident: an event, an action of a person, or a note."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
     at = SecondsField()
     #: `firing`, `notice`, `note`, `acknowledged` ...
     kind = models.CharField(max_length=16)
-    #: Empty for the console itself.
+    #: Name of the user; empty for Refloat itself.
     who = models.CharField(max_length=200, blank=True, default="")
     text = models.TextField(blank=True, default="")
 

@@ -1,4 +1,4 @@
-"""Instances and agents as they outlive their heartbeats, and Redis."""
+"""Instances and agents that were ever seen: rows that outlive heartbeats and Redis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.models.clusters import Cluster
 
 
 class Instance(models.Model):
-    """An auth or proxy that was ever seen. `position` is its dense index in the record."""
+    """An auth or proxy. `position` is its dense index in the record."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="instances")
     #: Host UUID.
@@ -33,24 +33,24 @@ class Instance(models.Model):
 
 
 class Agent(models.Model):
-    """An agent that was ever seen, with what is remembered of it: `columns.MEMORY`, by instance ids.
+    """An agent, with its remembered data: `columns.MEMORY`, by instance ids.
 
-    Written when it is first seen and when one of these changes, never merely because it was seen again.
+    Written when the agent is first seen and when one of the values changes, not at every heartbeat.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="agents")
     agent_id = models.CharField(max_length=255)
     name = models.CharField(max_length=255)
-    #: Its dense index in the record, and so its place on the map.
+    #: Dense index in the record, and so the place on the map.
     position = models.PositiveIntegerField()
     home = models.CharField(max_length=64, blank=True, default="")
     last_auth = models.CharField(max_length=64, blank=True, default="")
-    #: Newest first.
+    #: Instance ids, newest first.
     last_proxies = models.JSONField(default=list, blank=True)
     had_tunnel = models.BooleanField(default=False)
-    #: Since when it has had no live tunnel.
+    #: Since when the agent has had no live tunnel; None while it has one.
     lost_at = models.DateTimeField(null=True, blank=True)
-    #: An operator said so.
+    #: An operator retired the agent.
     retired = models.BooleanField(default=False)
     first_seen_at = models.DateTimeField(default=timezone.now)
 

@@ -1,4 +1,4 @@
-"""Writes that wait for no other writer for long: what a lock or a full disk costs is the write, not the request."""
+"""Writes with a short lock timeout: a lock or a full disk fails the write, not the request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django.db import Error, connection, transaction
 
 @contextmanager
 def limit_lock_wait(seconds: float) -> Iterator[None]:
-    """Wait at most `seconds` for locks in this block, which is a transaction. Raises `Error` as any write does.
+    """Run a transaction that waits at most `seconds` for locks. Raises `Error` like any write.
 
-    SQLite has one writer, for which the others wait as long as the settings say: 20 s. PostgreSQL waits for rows.
+    SQLite has one writer; the others wait for it up to the time in the settings (20 s). PostgreSQL waits for rows.
     """
     milliseconds = max(1, round(seconds * 1000))
     if connection.vendor != "sqlite":
@@ -32,7 +32,7 @@ def limit_lock_wait(seconds: float) -> Iterator[None]:
 
 
 def _execute(statement: str) -> int:
-    """Execute a statement; return its first number, 0 where it returns none."""
+    """Execute a statement and return its first number, or 0."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
         row = cursor.fetchone() if cursor.description else None

@@ -1,6 +1,6 @@
-"""Moments: `timestamptz` in the database, seconds since the epoch in the engine. Both are converted here only.
+"""Times: `timestamptz` in the database, seconds since the epoch in the engine. Only this module converts them.
 
-Columns of what the engine compares with its clock are `SecondsField`; those that people read are `DateTimeField`.
+Columns that the engine compares with its clock are `SecondsField`; columns that people read are `DateTimeField`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from django.db import models
 from typing_extensions import override
 
-#: What a column takes and what it holds, so that mypy knows which may be None. Django's fields are generic in their
-#: stubs only.
+#: Types that a column takes and returns, so that mypy knows which may be None. Django's fields are generic only in
+#: their stubs.
 _Set = TypeVar("_Set")
 _Get = TypeVar("_Get")
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ else:
     class _Column(models.FloatField, Generic[_Set, _Get]): ...
 
 
-#: The last second that has a date. An expiry that another program sent may be later.
+#: Last second that `datetime` can represent. An expiry from another program may be later.
 _MAX_SECONDS = 253402300799.0
 
 
@@ -34,12 +34,12 @@ def to_moment(seconds: float) -> datetime:
 
 
 def to_seconds(moment: datetime) -> float:
-    """Return an aware datetime as seconds since the epoch. `to_moment` makes the same datetime of them again."""
+    """Return an aware datetime as seconds since the epoch; `to_moment` is the exact inverse."""
     return moment.timestamp()
 
 
 class SecondsField(_Column[_Set, _Get]):
-    """A column of moments that a model holds as seconds since the epoch."""
+    """Column of times that models hold as seconds since the epoch."""
 
     @override
     def get_internal_type(self) -> str:
@@ -51,5 +51,5 @@ class SecondsField(_Column[_Set, _Get]):
         return connection.ops.adapt_datetimefield_value(None if seconds is None else to_moment(seconds))
 
     def from_db_value(self, value: datetime | None, *_: Any) -> float | None:
-        """Return what the database holds, in seconds."""
+        """Return the value of the database as seconds since the epoch."""
         return None if value is None else to_seconds(value)

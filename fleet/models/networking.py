@@ -1,4 +1,4 @@
-"""The networking config of each cluster as it was last read, and every revision that was ever seen of it."""
+"""Networking config of each cluster: the last read, and every revision that was ever read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fleet.models.clusters import Cluster
 
 
 class NetworkingRevision(models.Model):
-    """One stored config: what it says, since when, by whom and why."""
+    """A revision of the networking config: document, time, author and reason."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="networking_revisions")
-    #: The auths' own word for it; opaque.
+    #: Revision as the auths name it; opaque.
     revision = models.CharField(max_length=128)
     #: As Teleport shows it: kind, metadata, spec.
     document = models.JSONField()
-    #: The one it took the place of.
+    #: Revision that this one replaced.
     previous = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    #: Empty when it was not written through this console.
+    #: User who wrote it; empty when it was not written with Refloat.
     who = models.CharField(max_length=200, blank=True, default="")
     reason = models.CharField(max_length=500, blank=True, default="")
     change = models.ForeignKey(
@@ -39,19 +39,19 @@ class NetworkingRevision(models.Model):
 
 
 class NetworkingReading(models.Model):
-    """What came of reading a cluster's config."""
+    """Result of reading a cluster's networking config."""
 
     cluster = models.OneToOneField(
         Cluster, on_delete=models.CASCADE, primary_key=True, related_name="networking"
     )
-    #: None before it was ever read.
+    #: Last revision that was read; None before the first one.
     current = models.ForeignKey(
         NetworkingRevision, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
     read_at = models.DateTimeField(null=True, blank=True)
-    #: Why the last attempt failed; empty when it did not.
+    #: Why the last attempt failed; empty after a success.
     error = models.TextField(blank=True, default="")
-    #: Whether GracefulTunnelClosing survived being written; None while nobody tried.
+    #: Whether the auths kept GracefulTunnelClosing when it was written; None before anybody tried.
     knows_closing = models.BooleanField(null=True, blank=True)
 
     class Meta:

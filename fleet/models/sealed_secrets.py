@@ -1,6 +1,6 @@
-"""Secrets at rest: sealed with a key derived from SECRET_KEY, opened only where they are used.
+"""Secrets at rest: encrypted with a key derived from SECRET_KEY, decrypted only where they are used.
 
-docs/alerts.md, "Channels".
+docs/reference/alerts.md, "Notification channels".
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from django.conf import settings
 
 
 class SealError(Exception):
-    """A secret cannot be opened: SECRET_KEY is another one than when it was sealed."""
+    """Secrets cannot be decrypted: SECRET_KEY has changed since they were encrypted."""
 
 
 def seal(secrets: Mapping[str, str]) -> str:
-    """Encrypt secrets, with a time and an authentication tag."""
+    """Return the secrets encrypted, with a time and an authentication tag."""
     return _fernet().encrypt(json.dumps(dict(secrets)).encode()).decode()
 
 
 def unseal(ciphertext: str) -> dict[str, str]:
-    """Decrypt what `seal` made. Raises SealError."""
+    """Return the secrets that `seal` encrypted. Raises SealError."""
     if not ciphertext:
         return {}
     try:
         secrets: Any = json.loads(_fernet().decrypt(ciphertext.encode()))
     except InvalidToken as error:
         raise SealError(
-            "its secrets were sealed with another REFLOAT_SECRET_KEY: enter them again"
+            "its secrets were encrypted with another REFLOAT_SECRET_KEY: enter the secrets again"
         ) from error
     return {str(name): str(secret) for name, secret in secrets.items()}
 

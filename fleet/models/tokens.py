@@ -1,4 +1,7 @@
-"""Bearer tokens of the API: only a hash is kept, and a token can never do more than its user. docs/access.md."""
+"""Bearer tokens of the API. Only a hash is stored; a token never has more permissions than its user.
+
+docs/reference/access.md.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,22 @@ from fleet.models.lock_timeout import limit_lock_wait
 
 logger = logging.getLogger(__name__)
 
-#: What every token begins with, so that scanners of leaked secrets know it.
+#: Prefix of every token, so that secret scanners recognize it.
 TOKEN_MARK = "rfl"  # noqa: S105 - a mark, not a secret
-#: `last_used_at` is written at most once in this time: a poller would write it at every request.
+#: Shortest interval between two writes of `last_used_at`, so that frequent requests do not write each time.
 _LAST_USED_INTERVAL = timedelta(minutes=1)
-#: How long that write may wait for another writer, seconds.
+#: Seconds that this write may wait for another writer.
 _LAST_USED_LOCK_TIMEOUT_SECONDS = 0.1
 
 
 class ApiToken(models.Model):
-    """One token. `scopes` are permissions; what counts is what scopes and user both have."""
+    """A token. It has the permissions that are both in `scopes` and held by its user."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
-    #: The public half: finds the row, and names the token in lists and logs.
+    #: Public part of the token: the key of the row, and its name in lists and logs.
     prefix = models.CharField(max_length=16, unique=True)
-    #: SHA-256 of the whole token, hex. No salt or pepper: the token itself is 256 random bits.
+    #: SHA-256 of the whole token in hex. No salt or pepper: the token has 256 random bits.
     digest = models.CharField(max_length=64)
     scopes = models.JSONField(default=list)
     created_at = models.DateTimeField(default=timezone.now)
@@ -53,16 +56,16 @@ class ApiToken(models.Model):
         return f"{self.name} ({self.prefix})"
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it is neither revoked nor expired, and its user is active."""
+        """Return whether the token is neither revoked nor expired, and its user is active."""
         is_expired = self.expires_at is not None and self.expires_at <= now
         return self.revoked_at is None and not is_expired and self.user.is_active
 
     def allows(self, permission: Permission) -> bool:
-        """Whether its scopes name `permission`; the user must have it as well."""
+        """Return whether `permission` is in the scopes; the user must have it too."""
         return permission.value in self.scopes
 
     def revoke(self, now: datetime) -> None:
-        """End it for good; the first end stays when it is revoked twice."""
+        """Revoke the token permanently; a second call keeps the first time."""
         ApiToken.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now)
         self.refresh_from_db(fields=["revoked_at"])
 
@@ -70,7 +73,7 @@ class ApiToken(models.Model):
 def create_token(
     user: User, name: str, scopes: Iterable[Permission], *, lifetime: timedelta | None, now: datetime
 ) -> tuple[ApiToken, str]:
-    """Make a token; the string is seen here once and never again."""
+    """Create a token. Returns the row and the secret string, which is not stored."""
     prefix = secrets.token_hex(4)
     secret = f"{TOKEN_MARK}_{prefix}_{secrets.token_urlsafe(32)}"
     token = ApiToken.objects.create(
@@ -86,13 +89,13 @@ def create_token(
 
 
 def find_token(secret: str, now: datetime) -> ApiToken | None:
-    """Return the valid token that `secret` is, with its user; None for anything else.
+    """Return the valid token with this secret string, with its user; None for any other string.
 
-    Keeps when it was used last, where the database takes that.
+    Stores the time of use when the database accepts the write at once.
     """
     mark, _, rest = secret.partition("_")
     prefix, _, _ = rest.partition("_")
-    # Only what we could have made is looked up: PostgreSQL refuses a NUL in a text, SQLite does not.
+    # Only possible prefixes are looked up: PostgreSQL rejects a NUL in a text, SQLite does not.
     if mark != TOKEN_MARK or not prefix.isalnum():
         return None
     token = ApiToken.objects.select_related("user").filter(prefix=prefix).first()
@@ -104,13 +107,13 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
 
 
 def _record_use(token: ApiToken, now: datetime) -> None:
-    """Keep when the token was last used, if the database takes it at once: nobody's reading depends on a write."""
+    """Store when the token was last used, unless the database is busy: reading must not depend on a write."""
     stale_use = Q(last_used_at=None) | Q(last_used_at__lt=now - _LAST_USED_INTERVAL)
     try:
         with limit_lock_wait(_LAST_USED_LOCK_TIMEOUT_SECONDS):
             ApiToken.objects.filter(stale_use, pk=token.pk).update(last_used_at=now)
     except Error as error:
-        logger.warning("the last use of the token %s is not kept: %s", token.prefix, error)
+        logger.warning("the last use of the token %s was not stored: %s", token.prefix, error)
 
 
 def _digest(secret: str) -> str:

@@ -1,4 +1,4 @@
-"""The one history that pages, alerts and statistics read: a row for every change of an agent's or instance's state."""
+"""State history for pages, alerts and statistics: a row for every change of an agent's or instance's state."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RECOVERIES = [(recovery.slug, recovery.slug) for recovery in Recovery]
 
 
 class Transition(models.Model):
-    """What an agent was, what it became, and why; written once per agent and round."""
+    """Change of an agent's state, with its reason; at most one per agent and round."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="transitions")
-    #: The agent's id. Not a foreign key: a thousand changes of one round are written without looking up their agents.
+    #: Agent id. Not a foreign key: thousands of changes of one round are written without looking up agents.
     agent = models.CharField(max_length=255)
     old = models.CharField(max_length=16, choices=_STATES)
     new = models.CharField(max_length=16, choices=_STATES)
@@ -38,7 +38,7 @@ class Transition(models.Model):
         )
         indexes = (
             models.Index(fields=("cluster", "-at"), name="transition_by_time"),
-            # The timeline of one agent, in the order of `ordering`.
+            # State history of one agent, in the order of `ordering`.
             models.Index(fields=("cluster", "agent", "-at", "-id"), name="transition_by_agent"),
         )
 
@@ -48,10 +48,10 @@ class Transition(models.Model):
 
 
 class InstanceTransition(models.Model):
-    """What an instance was and became; written once per instance and round. The backend and the cluster count, too."""
+    """Change of an instance's state, at most one per instance and round; also of the backend and of the cluster."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="instance_transitions")
-    #: An instance id, `backend/<cluster>` or `cluster/<cluster>`; these two are `ok`, `silent` or `unknown`.
+    #: Instance id, `backend/<cluster>` or `cluster/<cluster>`; the last two are `ok`, `silent` or `unknown`.
     instance = models.CharField(max_length=80)
     old = models.CharField(max_length=16, choices=_INSTANCE_STATES)
     new = models.CharField(max_length=16, choices=_INSTANCE_STATES)
@@ -68,7 +68,7 @@ class InstanceTransition(models.Model):
         )
         indexes = (
             models.Index(fields=("cluster", "-at"), name="instance_turn_by_time"),
-            # The turns of one instance, in the order of `ordering`.
+            # State history of one instance, in the order of `ordering`.
             models.Index(fields=("cluster", "instance", "-at", "-id"), name="instance_turn_by_instance"),
         )
 

@@ -1,3 +1,3 @@
-"""From a question to a verdict: sources, pollers, the record in Redis, classification, history. docs/flow.md"""
+"""Monitoring: sources, pollers, the record in Redis, classification and history. docs/explanation/data-flow.md."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an agent says of itself in full, read through its tunnel. docs/nodes.md, "What an agent tells of itself".
+"""Full report of an agent about itself, read through its tunnel. docs/reference/nodes.md, "Agent services and status".
 
-The document is the agent's JSON; ages and durations in it are milliseconds, counted from when it was asked for.
+The document is the agent's JSON; ages and durations in it are milliseconds, counted from the request.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ _Milliseconds = Annotated[int, Field(ge=-LONGEST_MS, le=LONGEST_MS)]
 
 
 class ReportError(ValueError):
-    """A document that is no report; the sentence says where it goes wrong."""
+    """A document is not a valid report; the message names the wrong field."""
 
 
 class _Part(BaseModel):
-    # Agents of other versions say more, or less.
+    # Agents of other versions have more or fewer fields.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class TrackedProxy(_Part):
-    """A proxy its tracker knows."""
+    """A proxy that the agent's tracker knows."""
 
     proxy_id: _Text
     group: _Text = ""
     generation: _Count = 0
     expires_in_ms: _Milliseconds = 0
     desired: bool = False
-    #: It takes no new tunnels.
+    #: The proxy accepts no new tunnels.
     draining: bool = False
 
 
 class ReportedTracker(_Part):
-    """Its proxy tracker."""
+    """The agent's proxy tracker."""
 
-    #: 0 means one tunnel to every desired proxy (agent mesh).
+    #: Desired number of tunnels; 0: one to every desired proxy (agent mesh).
     desired_count: _Count = 0
     claimed: tuple[_Text, ...] = ()
-    #: Proxies whose tunnels it lets go, and of those the ones that go away themselves.
+    #: Proxies whose tunnels the agent is closing, and those of them that shut down.
     leaving: tuple[_Text, ...] = ()
     going: tuple[_Text, ...] = ()
-    #: Dials under way.
+    #: Number of dials in progress.
     inflight: _Count = 0
     ttl_seen_ms: _Milliseconds = 0
     topology_age_ms: _Milliseconds | None = None
@@ -55,7 +55,7 @@ class ReportedTracker(_Part):
 
 
 class ReportedPolicy(_Part):
-    """The load balancing policy it runs with."""
+    """Load balancing policy of the agent's auth connection."""
 
     mode: _Text = ""
     health_check: bool = False
@@ -64,45 +64,45 @@ class ReportedPolicy(_Part):
 
 
 class ReportedAuthReconnect(_Part):
-    """When it moves its auth connection; flags of the agent."""
+    """Settings of the agent's auth reconnects, from its flags."""
 
-    #: From an unhealthy auth to the first attempt at another, at most; None: 2 s to 3 s, as Teleport waits.
+    #: Longest wait from an unhealthy auth to the first attempt at another; None: 2 s to 3 s, as in Teleport.
     first_wait_ms: _Milliseconds | None = None
-    #: RPCs on a connection that was left end by force after this; None: never.
+    #: Time after which calls on the previous connection are cancelled; None: never.
     drain_timeout_ms: _Milliseconds | None = None
-    #: It moves to a new connection this often; None: never.
+    #: Interval between two moves to a new connection; None: never.
     every_ms: _Milliseconds | None = None
 
 
 class ReportedTunnel(_Part):
-    """A tunnel as the agent has it."""
+    """A tunnel of the agent."""
 
     proxy_id: _Text = ""
     open_for_ms: _Milliseconds = 0
-    #: User connections on it.
+    #: Number of user connections on the tunnel.
     sessions: _Count = 0
-    #: Its proxy asked it to reconnect.
+    #: The proxy asked the agent to reconnect.
     advised: bool = False
-    #: It closes when its last user connection has ended.
+    #: The tunnel closes when its last user connection ends.
     retired: bool = False
 
 
 class AgentReport(_Part):
-    """The whole document."""
+    """Report of an agent."""
 
     agent_id: _Text
     name: _Text = ""
     version: _Text = ""
     tracker: ReportedTracker = ReportedTracker()
     policy: ReportedPolicy | None = None
-    #: None of an agent that does not say.
+    #: None when the agent does not report it.
     auth_reconnect: ReportedAuthReconnect | None = None
     tunnels: tuple[ReportedTunnel, ...] = ()
     services: tuple[_Text, ...] = ()
 
 
 def parse_agent_report(document: bytes | str) -> AgentReport:
-    """Read a document. Raises ReportError."""
+    """Return the report in a document. Raises ReportError."""
     try:
         return AgentReport.model_validate_json(document)
     except ValidationError as error:
@@ -113,12 +113,12 @@ def parse_agent_report(document: bytes | str) -> AgentReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentReportResponse:
-    """What came of asking an agent."""
+    """Result of asking an agent for its report."""
 
-    #: When it was asked, seconds since the epoch.
+    #: When the agent was asked, seconds since the epoch.
     at: float
-    #: Instance index of the proxy it was asked through.
+    #: Instance index of the proxy that carried the request.
     proxy: int
-    #: None when it did not answer; then `error` says why.
+    #: None when the agent did not respond; `error` then has the reason.
     report: AgentReport | None
     error: str = ""

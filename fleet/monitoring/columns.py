@@ -1,4 +1,4 @@
-"""The packed columns of a cluster: one row per agent, by dense agent index. docs/record.md.
+"""Packed columns of a cluster: one row per agent, by dense agent index. docs/reference/record.md.
 
 Each is one little-endian blob in the record (`fleet.monitoring.state`) and one numpy array in a round. Budget:
 64 bytes of live evidence (HEARTBEAT + TUNNEL rows) and 200 bytes in all per agent.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-#: "No instance" in a u2 column.
+#: Value for no instance in a u2 column.
 NO_INSTANCE = 0xFFFF
 
-#: H and C, one row per agent; `expires_at` 0 means no resource was ever seen. 32 bytes.
+#: Evidence H and C, one row per agent; `expires_at` 0: no resource was ever seen. 32 bytes.
 HEARTBEAT = np.dtype(
     [
         ("expires_at", "<f8"),
-        ("policy_read_at", "<f8"),  # 0: it did not say
+        ("policy_read_at", "<f8"),  # 0: not reported
         ("ttl", "<f4"),
         ("ttl_seen", "<f4"),
         ("auth", "<u2"),
@@ -28,51 +28,51 @@ HEARTBEAT = np.dtype(
     ]
 )
 HEALTH_CHECK = 1
-#: In `flags` as well: the parity of the full list that last named the agent. Who has another one was left out.
+#: Flag: parity of the full list that last named the agent. An agent with another parity was not in the list.
 LIST_PARITY = 0x80
 
-#: T, one row per tunnel, one blob per proxy. 8 bytes.
+#: Evidence T, one row per tunnel, one blob per proxy. 8 bytes.
 TUNNEL = np.dtype([("agent", "<u4"), ("opened_at", "<u4")])  # opened_at: whole seconds since the epoch
 
-#: C as an agent told it through its tunnel: one row per agent that was asked lately, by its index. 32 bytes.
+#: Evidence C from an agent's report through its tunnel: one row per recently asked agent, by index. 32 bytes.
 AGENT_REPORT = np.dtype(
     [
-        ("at", "<f8"),  # when it was asked
-        ("policy_read_at", "<f8"),  # 0: it did not say
+        ("at", "<f8"),  # when the agent was asked
+        ("policy_read_at", "<f8"),  # 0: not reported
         ("ttl_seen", "<f4"),
         ("mode", "u1"),
-        ("flags", "u1"),  # HEALTH_CHECK | ANSWERED
+        ("flags", "u1"),  # HEALTH_CHECK | HAS_REPORT
         ("desired", "u1"),
         ("claimed", "u1"),
         ("tracked", "u1"),
         ("padding", "V7"),
     ]
 )
-#: In its `flags`: the agent answered, and the row says what.
+#: Flag: the agent responded, and the row has its values.
 HAS_REPORT = 2
 
-#: How many proxies an agent is remembered on.
+#: Number of last proxies remembered per agent.
 LAST_PROXY_COUNT = 3
 
-#: What outlives the evidence, one row per agent. 28 bytes.
+#: Remembered values that outlive the evidence, one row per agent. 28 bytes.
 MEMORY = np.dtype(
     [
-        ("working_until", "<f8"),  # 0: no reconnect under way
-        ("home", "<u2"),  # the first proxy it was recorded on: its block on the map
+        ("working_until", "<f8"),  # 0: no reconnect in progress
+        ("home", "<u2"),  # first proxy that the agent was recorded on: its block on the map
         ("last_auth", "<u2"),
         ("last_proxies", "<u2", (LAST_PROXY_COUNT,)),  # newest first
         ("flags", "u1"),  # RETIRED | HAD_TUNNEL | DISAGREEMENT
-        ("tracked", "u1"),  # unexpired proxies the agent says it knows
-        ("lost_at", "<f8"),  # since when it has had no live tunnel; 0: it has one, or never had
+        ("tracked", "u1"),  # number of unexpired proxies that the agent knows
+        ("lost_at", "<f8"),  # since when the agent has had no live tunnel; 0: it has one, or never had one
     ]
 )
 RETIRED = 1
 HAD_TUNNEL = 2
-#: The rounds in a row in which it claimed more tunnels than proxies reported; means nothing to the database.
+#: Consecutive rounds in which the agent reported more tunnels than proxies did; not stored in the database.
 DISAGREEMENT = 0xFC
 DISAGREEMENT_SHIFT = 2
 
-#: The verdict, one row per agent. 28 bytes.
+#: Verdict, one row per agent. 28 bytes.
 VERDICT = np.dtype(
     [
         ("since", "<f8"),  # when the present state began
@@ -88,7 +88,7 @@ RECOVERY_SHIFT = 5
 
 
 def empty_heartbeats(agents: int) -> npt.NDArray[np.void]:
-    """Make HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""
+    """Return HEARTBEAT rows of agents whose resource was never seen; zeros would name instance 0."""
     rows = np.zeros(agents, HEARTBEAT)
     rows["auth"] = NO_INSTANCE
     rows["via_proxy"] = NO_INSTANCE
@@ -96,7 +96,7 @@ def empty_heartbeats(agents: int) -> npt.NDArray[np.void]:
 
 
 def empty_memory(agents: int) -> npt.NDArray[np.void]:
-    """Make MEMORY rows of agents of which nothing is remembered; zeros would name instance 0."""
+    """Return MEMORY rows of agents without remembered values; zeros would name instance 0."""
     rows = np.zeros(agents, MEMORY)
     rows["home"] = NO_INSTANCE
     rows["last_auth"] = NO_INSTANCE

@@ -1,4 +1,4 @@
-"""What happened to a fleet's record, for whoever watches it: docs/flow.md, "Events". Nothing else goes to browsers."""
+"""Events of a fleet's record, the only messages that go to browsers: docs/reference/live.md, "Events"."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from fleet.vocabulary.verdicts import State
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """Exactly one per round that changed any state: the snapshot before it, with `changes`, is the snapshot after."""
+    """Changes of states in a round: the previous snapshot with `changes` is the next. One per round with changes."""
 
     cluster: str
     epoch: str
-    #: That of the event before it + 1.
+    #: Sequence number of the previous event + 1.
     seq: int
-    #: When the round concluded, seconds since the epoch.
+    #: When the round was concluded, seconds since the epoch.
     as_of: float
     #: (agent index, new state); an index past the end of the snapshot is a new agent.
     changes: tuple[tuple[int, State], ...]
-    #: Every state, after the changes.
+    #: Number of agents by state after the changes; every state is present.
     counts: Mapping[State, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutChanged:
-    """Agents or homes were added: the layout has another version."""
+    """Agents or homes were added, so the layout has a new version."""
 
     cluster: str
     epoch: str
@@ -35,23 +35,23 @@ class LayoutChanged:
 
 @dataclass(frozen=True, slots=True)
 class InstancesChanged:
-    """An instance has another state. A hint to look again, without a place in the sequence."""
+    """The state of an instance changed. A hint to reload, without a sequence number."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentsChanged:
-    """Incidents began, ended, or are not as bad as they were. A hint to look again, with what to say."""
+    """Incidents opened, resolved or changed severity. A hint to reload, with a text to announce."""
 
     cluster: str
-    #: Open incidents by severity.
+    #: Number of open incidents by severity.
     open: Mapping[str, int]
-    #: One line for people; empty: only the numbers changed.
+    #: Announcement in one line; empty: only the numbers changed.
     text: str = ""
     #: `critical`, `warning`, `info` or `resolved`.
     severity: str = ""
-    #: The incident it is about.
+    #: Number of the incident.
     number: int | None = None
 
 

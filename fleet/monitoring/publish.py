@@ -1,6 +1,6 @@
-"""The one door to the browser: typed events onto the channel layer. docs/flow.md, "Events".
+"""Publication of typed events to browsers over the channel layer. docs/reference/live.md, "Events".
 
-Events are hints that may be lost on the way; sequence numbers tell, and who misses one starts over.
+Events may be lost; a client that finds a gap in the sequence numbers loads a new snapshot.
 """
 
 from __future__ import annotations
@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, assert_never
 
-from fleet.monitoring.events import StateDelta, Event, IncidentsChanged, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import Event, IncidentsChanged, InstancesChanged, LayoutChanged, StateDelta
 from fleet.vocabulary.verdicts import State
 
-#: The Channels message type; consumers have a method of this name.
+#: Channels message type; consumers have a method of this name.
 MESSAGE_TYPE = "fleet.event"
 
 
 class ChannelLayer(Protocol):
-    """What we need of a channel layer."""
+    """Methods of a channel layer that are used here."""
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
-        """Hand a message to everybody in a group."""
+        """Send a message to every member of a group."""
 
 
 def group_of(cluster: str) -> str:
-    """The group that hears of a cluster."""
+    """Return the name of the group with the subscribers of a cluster."""
     return f"fleet.{cluster}"
 
 
 async def publish(layer: ChannelLayer, cluster: str, events: Iterable[Event]) -> None:
-    """Hand events of one cluster to all who watch it, in order."""
+    """Send events of a cluster to its subscribers, in order."""
     for event in events:
         await layer.group_send(group_of(cluster), {"type": MESSAGE_TYPE, "event": message_of(event)})
 
 
 def message_of(event: Event) -> dict[str, Any]:
-    """An event as consumers get it."""
+    """Return an event as the message that consumers receive."""
     match event:
         case StateDelta():
             return {
@@ -68,5 +68,5 @@ def message_of(event: Event) -> dict[str, Any]:
 
 
 def key_by_slug(counts: Mapping[State, int]) -> dict[str, int]:
-    """Counts by the states' names."""
+    """Return counts by slug of the state."""
     return {state.slug: counts[state] for state in State}

@@ -1,4 +1,4 @@
-"""What `state.reader` answers: the record with age applied. Pages, API, metrics and sockets show nothing else.
+"""Results of `state.reader`: the record with the age of the data applied, for pages, API, metrics and sockets.
 
 Times are seconds since the epoch, ages are seconds.
 """
@@ -20,14 +20,14 @@ from fleet.vocabulary.verdicts import State, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The fleet in ten numbers. `counts` has every state, also those with none."""
+    """Number of agents by state; `counts` has every state."""
 
     cluster: str
-    #: When the newest round concluded; None before the first one.
+    #: When the newest round was concluded; None before the first one.
     as_of: float | None
     #: Seconds between rounds.
     interval: float
-    #: The newest round is too old: every count but `retired` reads as unknown.
+    #: The newest round is too old: agents of every state but `retired` count as unknown.
     stale: bool
     counts: Mapping[State, int]
     agents: int
@@ -36,12 +36,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One byte (State) per agent in layout order, and the place in the event stream where it was taken."""
+    """States of all agents, one byte each in layout order, with the place in the event stream."""
 
     cluster: str
-    #: Changes when the record was lost or rebuilt: nothing of an older epoch means anything.
+    #: Changes when the record is lost or rebuilt: data of an older epoch is invalid.
     epoch: str
-    #: Sequence number of the last event this snapshot already holds.
+    #: Sequence number of the last event that this snapshot includes.
     seq: int
     layout_version: str
     as_of: float | None
@@ -53,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StreamHeader:
-    """Where the event stream of a cluster is, without the states: cheap enough for every tick of a socket."""
+    """Place in the event stream of a cluster, without the states: cheap enough for every tick of a socket."""
 
     cluster: str
     epoch: str
@@ -69,14 +69,14 @@ class StreamHeader:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who stands where on the map. Agents never move: the index is for ever, the block is the home proxy."""
+    """Places of agents on the map. An agent never moves: its index is permanent, its block is its home proxy."""
 
     cluster: str
     version: str
-    #: By agent index.
+    #: Ids and names by agent index.
     ids: tuple[str, ...]
     names: tuple[str, ...]
-    #: By agent index: the index in `blocks`, or -1 for an agent that never had a tunnel.
+    #: Index in `blocks` by agent index; -1 for an agent that never had a tunnel.
     homes: tuple[int, ...]
     #: (instance id, name) of the home proxies, in the order in which they were first recorded.
     blocks: tuple[tuple[str, str], ...]
@@ -84,25 +84,25 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class InstanceView:
-    """One auth or proxy with what follows from its facts."""
+    """An auth or proxy with the conclusions from its facts."""
 
     facts: InstanceFacts
     state: InstanceState
-    #: One sentence for a person: why it is not ok; empty when it is.
+    #: Why the instance is not OK, as a sentence; empty when it is.
     sentence: str
-    #: Live tunnels it reports (proxies), or agents that are connected to it (auths), stranded ones among them.
+    #: Number of live tunnels (proxies), or of connected agents, stranded ones included (auths).
     agents: int
-    #: Agents of its, by verdict: those it is the home or the auth of.
+    #: Number of its agents by state: agents with this home proxy or this auth.
     counts: Mapping[State, int]
-    #: What repeated polls make of it, since when, and in one sentence why; that is empty when all is well.
+    #: Destination health after repeated polls, its start, and the reason as a sentence; empty when healthy.
     health: Health = Health.UNKNOWN
     health_since: float | None = None
     health_sentence: str = ""
-    #: It takes nobody new.
+    #: Reason and start of a drain; None when the instance accepts new connections.
     drain_request: DrainRequest | None = None
-    #: The list of instances, which has its heartbeat, was answered lately.
+    #: The list of instances, which has its heartbeat, was read recently.
     is_list_fresh: bool = True
-    #: What a sick proxy suffers from when that is not itself: id of its auth, or `backend/CLUSTER`.
+    #: Cause of a failing proxy when that is not the proxy itself: id of its auth, or `backend/CLUSTER`; or empty.
     cause: str = ""
     #: Names of the proxies that heartbeat through this auth.
     proxies: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class InstanceView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """One agent in a list."""
+    """An agent with its state."""
 
     index: int
     id: str
@@ -119,15 +119,15 @@ class AgentView:
     verdict: Verdict
     #: When the present state began.
     since: float | None
-    #: Instance ids.
+    #: Instance ids of the auth, the proxies with tunnels, and the home proxy.
     auth: str | None
     proxies: tuple[str, ...]
     home: str | None
-    #: When its heartbeat was written, and when its resource expires.
+    #: When the last heartbeat was written, and when the resource expires.
     heartbeat_at: float | None
     expires_at: float | None
-    #: The policy of its auth connection, as its heartbeat has it: mode, whether it checks the health of its auth, and
-    #: when it read the policy. Of an agent without a heartbeat nothing is known.
+    #: Policy of the auth connection in the last heartbeat: mode, whether the agent checks the health of its auth, and
+    #: when it read the policy. Unknown without a heartbeat.
     mode: ReconnectMode = ReconnectMode.UNKNOWN
     health_check: bool | None = None
     policy_read_at: float | None = None
@@ -135,21 +135,21 @@ class AgentView:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One agent with everything its verdict rests on."""
+    """An agent with the data that its state was derived from."""
 
     view: AgentView
     evidence: AgentEvidence
     #: The instances that the evidence names, by index.
     instances: Mapping[int, InstanceView]
-    #: When each tunnel was opened, by instance index of the proxy; one that has gone meanwhile is not in it.
+    #: When each tunnel was opened, by instance index of the proxy; without tunnels that have closed meanwhile.
     opened_at: Mapping[int, float] = field(default_factory=dict)
-    #: What came of asking the agent through its tunnel; None when that was not done lately.
+    #: Result of asking the agent through its tunnel; None when it was not asked recently.
     report_response: AgentReportResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FleetTable:
-    """All columns of a cluster at one moment, age applied; lists and filters are vector operations over it."""
+    """All columns of a cluster at one time, with the age of the data applied, for lists and filters."""
 
     cluster: str
     epoch: str
@@ -166,5 +166,5 @@ class FleetTable:
     #: All tunnels: parallel arrays of agent index and instance index of the proxy.
     tunnel_agents: npt.NDArray[np.uint32]
     tunnel_proxies: npt.NDArray[np.uint16]
-    #: I and F at that moment, to put one agent's verdict into words.
+    #: Evidence I and F at that time, for the sentences of verdicts.
     fleet: FleetEvidence

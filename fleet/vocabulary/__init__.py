@@ -1,3 +1,3 @@
-"""What models, nodes, commands and pages share: the values and their names. Pure."""
+"""Values and their names, shared by models, nodes, commands and pages. No I/O."""
 
 from __future__ import annotations

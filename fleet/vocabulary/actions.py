@@ -1,4 +1,4 @@
-"""The actions that the log names, each declared once: docs/changes.md, "The log". Pure."""
+"""The actions of the audit log, each declared once: docs/reference/changes.md, "Audit log". Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NewType
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 from fleet.vocabulary.tags import TagEnum, Tone
 
-#: An action that is made of several words: by `of_change` and `of_request` only.
+#: An action made of several words; only `action_of_change` and `action_of_request` return one.
 ActionName = NewType("ActionName", str)
 
-#: Characters of an action: those of its column.
+#: Longest name of an action, characters: the length of its column.
 MAX_ACTION_LENGTH = 64
 
 
 class ChangeError(Exception):
-    """Something that was not done; the sentence says why."""
+    """An action that was not carried out; the message says why."""
 
 
 class RefusalError(Exception):
-    """A rule does not allow what was tried; the sentence says why."""
+    """An action that a rule does not allow; the message says why."""
 
-    #: The log has a row about it.
+    #: The audit log has an entry for this refusal.
     is_logged = False
 
 
 class AuditAction(StrEnum):
-    """What is done, by whoever writes a row with its own words."""
+    """The actions that have an audit entry of their own."""
 
     INSTANCE_DRAIN = "instance.drain"
     INSTANCE_UNDRAIN = "instance.undrain"
@@ -36,7 +36,7 @@ class AuditAction(StrEnum):
     INSTANCE_RESTORE = "instance.restore"
     AGENT_RETIRE = "agent.retire"
     AGENT_UNRETIRE = "agent.unretire"
-    #: A revision that was not written through the console was read.
+    #: Refloat read a revision that was written outside of Refloat.
     NETWORKING_SEEN = "networking-config.seen"
     NETWORKING_TRY_CLOSING = "networking-config.try-closing"
     RECONNECT_STOP = "reconnect.stop"
@@ -71,7 +71,7 @@ class AuditAction(StrEnum):
 
 
 class ChangeStep(StrEnum):
-    """What people do to a change; the states that it moves to are the other last words of its actions."""
+    """The steps of a change that people take; the other actions of a change end with the state that it moves to."""
 
     PLAN = "plan"
     CONFIRM = "confirm"
@@ -79,12 +79,12 @@ class ChangeStep(StrEnum):
     START = "start"
 
 
-#: The states that a change moves to with a row of its own. To be planned and to be confirmed are steps.
+#: The states whose transition has an audit entry named after the state. Planning and confirming are steps.
 LOGGED_STATES = frozenset(ChangeState) - {ChangeState.PLANNED, ChangeState.CONFIRMED}
 
 
 class AuditOutcome(TagEnum):
-    """How an attempt ended."""
+    """The outcome of an attempted action."""
 
     DONE = "done", Tone.GOOD
     REFUSED = "refused", Tone.BAD
@@ -92,17 +92,17 @@ class AuditOutcome(TagEnum):
 
 
 class RouteKind(StrEnum):
-    """Where a request came in that changed something, or was refused, without a row of its own."""
+    """The origin of a request that changed something, or was refused, without an audit entry of its own."""
 
     PAGE = "page"
     API = "api"
 
 
 def action_of_change(kind: ChangeKind | str, step: ChangeStep | ChangeState) -> ActionName:
-    """Return the action of a step or a move of a change: `policy.confirm`, `reconnect.paused`."""
+    """Return the action for a step or a state transition of a change: `policy.confirm`, `reconnect.paused`."""
     return ActionName(f"{kind}.{step.value}")
 
 
 def action_of_request(kind: RouteKind, parts: Iterable[str]) -> ActionName:
-    """Return the action of a request by its route: `page.incident.acknowledge`, `api.confirm`."""
+    """Return the action for a request by its route: `page.incident.acknowledge`, `api.confirm`."""
     return ActionName(".".join((kind.value, *filter(None, parts)))[:MAX_ACTION_LENGTH])

@@ -1,6 +1,6 @@
-"""Changes an operator makes to a cluster: kinds, states, who may follow whom, and what a confirmation must hold.
+"""Changes that operators make to a cluster: kinds, states, their transitions, and the rules of a confirmation.
 
-docs/changes.md. Pure: the rows are in `fleet.models.changes`, the work is in `fleet.changes`.
+docs/reference/changes.md. Pure: the rows are in `fleet.models.changes`, the work is in `fleet.changes`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from fleet.vocabulary.looks import LabelledEnum
 from fleet.vocabulary.tags import TagEnum, Tone
 
-#: With more agents touched than this, the cluster's name must be typed.
+#: Affected agents above which the operator must type the cluster's name.
 TYPED_NAME_ABOVE_AGENTS = 100
-#: Characters of a reason, least and most.
+#: Shortest and longest reason, characters.
 REASON_LENGTH = (3, 500)
 
 
 class ChangeKind(LabelledEnum):
-    """What is changed."""
+    """What a change is about."""
 
-    NETWORKING_CONFIG = "networking-config", "networking config"
-    POLICY = "policy", "policies"
-    RECONNECT = "reconnect", "reconnects"
+    NETWORKING_CONFIG = "networking-config", "config change"
+    POLICY = "policy", "policy change"
+    RECONNECT = "reconnect", "reconnect campaign"
 
 
-#: Who may confirm what: values of `fleet.models.access.Permission`.
+#: The permission to confirm a change, by kind: values of `fleet.models.access.Permission`.
 PERMISSION_OF: Mapping[ChangeKind, str] = {
     ChangeKind.NETWORKING_CONFIG: "change_config",
     ChangeKind.POLICY: "change_config",
@@ -33,7 +33,7 @@ PERMISSION_OF: Mapping[ChangeKind, str] = {
 }
 
 
-#: Seconds after which a plan is too old to agree to: the fleet has moved on, and its list of agents is forgotten.
+#: Seconds for which a plan can be confirmed, by kind. Older plans do not match the fleet any more.
 PLAN_TTL_SECONDS: Mapping[ChangeKind, float] = {
     ChangeKind.NETWORKING_CONFIG: 900.0,
     ChangeKind.POLICY: 3600.0,
@@ -42,29 +42,29 @@ PLAN_TTL_SECONDS: Mapping[ChangeKind, float] = {
 
 
 class ChangeState(TagEnum):
-    """How far a change is."""
+    """The state of a change."""
 
-    #: Its consequences were computed; nobody agreed to them yet.
+    #: Previewed, and not confirmed yet.
     PLANNED = "planned", Tone.DASHED
-    #: Somebody agreed; a cluster that asks for two people waits for the second.
+    #: Confirmed; waits for an approver where the cluster requires a review, and for its turn.
     CONFIRMED = "confirmed", Tone.BUSY
     RUNNING = "running", Tone.BUSY
     PAUSED = "paused", Tone.BUSY
-    #: Done; what comes of it is compared with the plan.
+    #: Applied; Refloat compares the result with the plan.
     VERIFYING = "verifying", Tone.BUSY
     VERIFIED = "verified", Tone.GOOD
     FAILED = "failed", Tone.BAD
     CANCELLED = "cancelled", Tone.DASHED
-    #: A later change took it back.
+    #: A later change undid this one.
     UNDONE = "undone", Tone.DASHED
 
     @property
     def is_final(self) -> bool:
-        """Nothing more happens to it, unless it is undone."""
+        """Whether the change has ended: it can only be undone."""
         return TRANSITIONS[self] <= {ChangeState.UNDONE}
 
 
-#: Who may follow whom.
+#: The states that may follow a state.
 TRANSITIONS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.PLANNED: frozenset({ChangeState.CONFIRMED, ChangeState.CANCELLED}),
     ChangeState.CONFIRMED: frozenset({ChangeState.RUNNING, ChangeState.CANCELLED, ChangeState.FAILED}),
@@ -84,60 +84,66 @@ TRANSITIONS: Mapping[ChangeState, frozenset[ChangeState]] = {
     ChangeState.CANCELLED: frozenset({ChangeState.UNDONE}),
     ChangeState.UNDONE: frozenset(),
 }
-#: Something may happen to it at any moment.
+#: States in which a change may move on at any moment.
 LIVE_STATES = frozenset(state for state in ChangeState if not state.is_final) - {ChangeState.PLANNED}
-#: A change in one of these has its cluster to itself.
+#: States in which a change blocks the other changes of its cluster.
 EXCLUSIVE_STATES = (ChangeState.RUNNING, ChangeState.PAUSED)
 
 
 class ActorKind(LabelledEnum):
-    """Who acts."""
+    """Who performs an action."""
 
-    PERSON = "person", "people"
-    TOKEN = "token", "tokens"
-    SYSTEM = "system", "the console"
+    PERSON = "person", "person"
+    TOKEN = "token", "API token"
+    SYSTEM = "system", "Refloat"
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who acts, as the audit log names them for ever."""
+    """Who performs an action, as the audit log names them permanently."""
 
     kind: ActorKind
-    #: A user's name, a token with its owner, or the part of the console that acted by itself.
+    #: A user's name, a token with its owner, or the name of the part of Refloat.
     name: str
-    #: The user behind it; None for the system.
+    #: The user, or the owner of the token; None for the system.
     user_id: int | None = None
 
 
-#: The console itself, where nobody asked.
-SYSTEM_ACTOR = Actor(ActorKind.SYSTEM, "the console")
+#: Refloat itself, where no person requested the action.
+SYSTEM_ACTOR = Actor(ActorKind.SYSTEM, "Refloat")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRequirements:
-    """What a confirmation must hold."""
+    """What the confirmation of a change requires."""
 
-    #: The word to type, or empty.
+    #: The name that the operator must type; empty: none.
     expected_name: str
-    #: Whether a second person must agree.
+    #: Whether a second person must approve the change.
     second_approver: bool
 
 
-def confirmation_requirements_of(*, cluster: str, agents: int, production: bool, second_approver: bool) -> ConfirmationRequirements:
-    """What confirming asks for: the cluster's name above 100 agents or on a production cluster."""
-    return ConfirmationRequirements(cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", second_approver)
+def confirmation_requirements_of(
+    *, cluster: str, agents: int, production: bool, second_approver: bool
+) -> ConfirmationRequirements:
+    """Return what a confirmation requires: the cluster's name above 100 agents or on a production cluster."""
+    return ConfirmationRequirements(
+        cluster if production or agents > TYPED_NAME_ABOVE_AGENTS else "", second_approver
+    )
 
 
-def confirmation_problems(requirements: ConfirmationRequirements, *, reason: str, typed_name: str) -> dict[str, str]:
-    """What is missing in a confirmation, by field (`reason`, `typed`), as sentences; empty when nothing is."""
+def confirmation_problems(
+    requirements: ConfirmationRequirements, *, reason: str, typed_name: str
+) -> dict[str, str]:
+    """Return what is wrong with a confirmation, as sentences by field (`reason`, `typed`); empty: nothing."""
     low, high = REASON_LENGTH
     problems = {}
     if len(reason.strip()) < low:
-        problems["reason"] = f"say why, in {low} characters or more: the next person will want to know"
+        problems["reason"] = f"enter a reason of at least {low} characters"
     elif len(reason.strip()) > high:
-        problems["reason"] = f"longer than {high} characters"
+        problems["reason"] = f"the reason is longer than {high} characters"
     elif "\0" in reason:
-        problems["reason"] = "holds a NUL"
+        problems["reason"] = "the reason contains a NUL character"
     if requirements.expected_name and typed_name.strip() != requirements.expected_name:
-        problems["typed"] = f"type the cluster's name, {requirements.expected_name}, to show that you mean it"
+        problems["typed"] = f"type the cluster's name, {requirements.expected_name}, to confirm"
     return problems

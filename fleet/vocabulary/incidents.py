@@ -1,4 +1,4 @@
-"""The words of alerting: severities, causes, findings, incidents. Pure; times are seconds since the epoch."""
+"""Values of alerting: severities, causes, findings, incidents, notices. Pure; times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from fleet.vocabulary.verdicts import State
 
 @dataclass(frozen=True, slots=True)
 class SeverityLook:
-    """The number of a severity, and how messages and pages show it."""
+    """The number of a severity, and how notifications and pages show it."""
 
     number: int
-    #: What the subject of a message begins with.
+    #: Prefix of the subject of notifications.
     short: str
-    #: The verdict whose colours and symbol it has.
+    #: Verdict whose colours and symbol the severity uses.
     like: State
 
 
 class Severity(NumberedEnum):
-    """How much it hurts. Values are in the database."""
+    """Severity of an incident. Values are stored in the database."""
 
     look: SeverityLook
 
-    #: Never sent by itself: pages and the API show it.
+    #: Shown on pages and in the API, and sent in digests only.
     INFO = SeverityLook(0, "INFO", State.EXCESS)
     WARNING = SeverityLook(1, "WARN", State.AT_RISK)
     CRITICAL = SeverityLook(2, "CRIT", State.STRANDED)
 
 
 class CauseKind(StrEnum):
-    """What can be the cause of an incident, the strongest first: docs/alerts.md, "Inhibition"."""
+    """Kind of the cause of an incident, strongest first: docs/reference/alerts.md, "Inhibition"."""
 
     CONSOLE = "console"
     CLUSTER = "cluster"
@@ -43,14 +43,14 @@ class CauseKind(StrEnum):
     AUTH = "auth"
     GROUP = "proxy-group"
     PROXY = "proxy"
-    #: Agents for whom no instance is to blame, by reason.
+    #: Agents without a failing instance as the cause, by reason.
     AGENTS = "agents"
-    #: The fleet as a whole: how fast agents are lost, excess tunnels, drift.
+    #: The whole fleet: loss rate of agents, excess tunnels, drift.
     FLEET = "fleet"
 
 
 class IncidentState(StrEnum):
-    """Where an incident is in its life."""
+    """State of an incident."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -58,112 +58,112 @@ class IncidentState(StrEnum):
     RESOLVED = "resolved"
 
 
-#: It fires, or has just become quiet.
+#: States of open incidents.
 OPEN_STATES = (IncidentState.FIRING, IncidentState.RECOVERING)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What an incident is about: the group key, with the cluster."""
+    """Cause of an incident: with the cluster the key by which findings are grouped."""
 
     kind: CauseKind
-    #: An instance's id, a group, a reason, or the cluster.
+    #: Id of an instance, or name of a group, region, reason or cluster.
     id: str
-    #: For people.
+    #: Name for people: `proxy-1`, `region eu-west`.
     name: str
 
     @property
     def key(self) -> str:
-        """`proxy/<id>`: one open incident per cluster and key."""
+        """Key of the cause, `proxy/<id>`. There is one open incident per cluster and key."""
         return f"{self.kind}/{self.id}"
 
     @property
     def label_prefix(self) -> str:
-        """What its name needs before it; empty when the name says by itself what it is: `region eu-west`."""
+        """Kind to show before the name; empty if the name contains it, as in `region eu-west`."""
         return self.kind.value if self.kind in (CauseKind.AUTH, CauseKind.PROXY) else ""
 
     @property
     def label(self) -> str:
-        """`proxy proxy-1`, `region eu-west`."""
+        """Name with its kind: `proxy proxy-1`, `region eu-west`."""
         return f"{self.label_prefix} {self.name}".lstrip()
 
 
 def is_console_cause(key: str) -> bool:
-    """Return whether a key names the console itself as the cause."""
+    """Return whether the cause with this key is Refloat itself."""
     return key.startswith(f"{CauseKind.CONSOLE.value}/")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSignal:
-    """What one rule found at one cause."""
+    """What one rule found for one cause."""
 
     rule: str
     severity: Severity
     count: int
     sentence: str
-    #: The rule watches agents with a label.
+    #: The rule only counts agents with a label.
     is_label_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Everything that rules found at one cause in one look."""
+    """What all rules found for one cause in one evaluation."""
 
     cause: Cause
     signals: tuple[RuleSignal, ...]
-    #: Agents it harms now.
+    #: Number of affected agents now.
     affected: int = 0
-    #: Names of the first ten of them.
+    #: Names of the first ten affected agents.
     names: tuple[str, ...] = ()
-    #: When the last of them is back by itself; None when that cannot be said.
+    #: Time at which the last agent recovers automatically; None if not known.
     heals_at: float | None = None
-    #: Not by themselves, only when the cause recovers.
+    #: Some agents recover only after the cause recovers.
     stuck: bool = False
-    #: The proxy only expired, answers, and names no auth: any auth that is down explains it.
+    #: An expired proxy that responds and whose auth is not known: any failing auth explains it.
     expired_only: bool = False
-    #: Key of the auth that the proxy heartbeats through, and of what it suffers from when that is not itself.
+    #: Key of the auth that gets the heartbeats of the proxy, and key of the cause behind its failure, if another one.
     depends_on: str = ""
     root_cause: str = ""
-    #: Labels of agents it harms.
+    #: Labels of the affected agents.
     labels: frozenset[str] = frozenset()
-    #: What it does to them, in the past tense: how the incident is called when nobody is harmed any more.
+    #: Summary in the past tense, for when no agents are affected any more.
     harm: str = ""
-    #: How many of the affected agents are stranded.
+    #: Number of stranded agents.
     stranded_count: int = 0
-    #: When the cause fell sick, or at the earliest; None when that is not known.
+    #: Start of the failure, or its earliest possible time; None if not known.
     began_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RuleMark:
-    """How long a rule has held at one cause."""
+    """How long a rule has held for one cause."""
 
     since: float
-    #: The newest round in which it held, and how many in a row.
+    #: Newest poll in which the rule held, and number of consecutive polls.
     last_round: float
     round_count: int
     severity: Severity
     count: int
     sentence: str
-    #: It has held for as long as its rule wants.
+    #: The rule has held long enough to fire.
     is_firing: bool = False
     is_label_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One trouble, from its first sign to its end. What people add (acknowledged, notes) is not changed here."""
+    """An incident from its first finding to its end. Acknowledgements and notes of people are written elsewhere."""
 
     cluster: str
     cause: Cause
-    #: Counts the incidents of one cause: with the key it names this one for ever.
+    #: Number of the incident among those of its cause; with the key the permanent id.
     generation: int
     state: IncidentState
     opened_at: float
     severity: Severity = Severity.INFO
-    #: When the cause fell sick, or at the earliest; None when that is not known.
+    #: Start of the failure, or its earliest possible time; None if not known.
     began_at: float | None = None
-    #: When it began to fire, to be quiet, and when it ended.
+    #: Start of firing, start of recovery, and end.
     fired_at: float | None = None
     quiet_since: float | None = None
     resolved_at: float | None = None
@@ -173,49 +173,49 @@ class Incident:
     heals_at: float | None = None
     stuck: bool = False
     sentence: str = ""
-    #: The worst that it fired with, and how it was called when it harmed most: so it is called when it is over.
+    #: Worst severity while firing, and summary at the peak, which the resolved incident shows.
     worst_severity: Severity | None = None
     worst_sentence: str = ""
-    #: How many agents were stranded then.
+    #: Number of stranded agents at the peak.
     worst_stranded: int = 0
-    #: By rule.
+    #: Marks by name of the rule.
     marks: Mapping[str, RuleMark] = field(default_factory=dict)
-    #: Times at which it began to fire or to be quiet again.
+    #: Times of changes between firing and recovering.
     flips: tuple[float, ...] = ()
     flapping_since: float | None = None
-    #: (at, affected), thinned.
+    #: (time, affected agents), thinned out.
     trend: tuple[tuple[float, int], ...] = ()
-    #: The last message about it: when, and with what; how many there were.
+    #: Time, severity and affected agents of the last notification, and number of notifications.
     notified_at: float | None = None
     notified_severity: Severity | None = None
     notified_affected: int = 0
     notices: int = 0
-    #: The second level was told.
+    #: Time of the escalation.
     escalated_at: float | None = None
     acked_at: float | None = None
-    #: Why nothing is sent: a stronger cause's key, or a silence's name.
+    #: Key of the inhibiting cause, and name of the silence; with either nothing is sent.
     inhibited_by: str = ""
     silenced_by: str = ""
-    #: Labels of agents that it ever harmed, sorted.
+    #: Labels of all agents that were ever affected, sorted.
     labels: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """That of its cause."""
+        """Key of the cause."""
         return self.cause.key
 
     @property
     def id(self) -> str:
-        """Its name for receivers, for ever."""
+        """Permanent id for receivers: cluster, key and generation."""
         return f"{self.cluster}/{self.key}/{self.generation}"
 
     @property
     def is_open(self) -> bool:
-        """It fires, or has just become quiet."""
+        """Whether the incident is firing or recovering."""
         return self.state in OPEN_STATES
 
     def duration(self, now: float) -> float:
-        """Seconds from its first sign until it was quiet, or until now."""
+        """Return the seconds from the first finding to the start of the recovery, or to `now`."""
         ended_at = self.resolved_at or now
         if self.quiet_since is not None:
             ended_at = self.quiet_since
@@ -223,7 +223,7 @@ class Incident:
 
 
 class NotificationKind(StrEnum):
-    """Why a message is sent."""
+    """Reason for a notification."""
 
     FIRING = "firing"
     WORSE = "worse"
@@ -240,22 +240,22 @@ class NotificationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One message to be sent about an incident as it is now."""
+    """A notification to send about an incident."""
 
     kind: NotificationKind
     incident: Incident
     at: float
-    #: Counts the messages of one incident: with the incident's id it is the key receivers deduplicate by.
+    #: Number of the notification of its incident; with the incident id the deduplication key for receivers.
     number: int
 
     @property
     def key(self) -> str:
-        """The same for every attempt to send it."""
+        """Deduplication key, the same for every attempt."""
         return f"{self.incident.id}/{self.number}"
 
 
 class TimelineKind(StrEnum):
-    """What a line of an incident's timeline tells."""
+    """Kind of a timeline entry of an incident."""
 
     FIRING = "firing"
     BACK = "back"
@@ -265,9 +265,9 @@ class TimelineKind(StrEnum):
     STEADY = "steady"
     NOTICE = "notice"
     ESCALATED = "escalated"
-    #: A message was taken by a channel, or could not be sent.
+    #: A notification was sent to a channel, or failed.
     DELIVERY = "delivery"
-    #: What people did, and the end of a silence of theirs.
+    #: Actions of people, and the coming end of a silence.
     ACKNOWLEDGED = "acknowledged"
     LET_GO = "let go"
     SILENCED = "silenced"
@@ -277,7 +277,7 @@ class TimelineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """A line of an incident's timeline."""
+    """A timeline entry of an incident."""
 
     at: float
     kind: TimelineKind

@@ -1,4 +1,4 @@
-"""Auth servers and proxies as the console knows them: facts seen by polls, and the state that follows."""
+"""Instances (auths and proxies): facts that polls collect, and the states that follow from them."""
 
 from __future__ import annotations
 
@@ -14,71 +14,78 @@ PartT = TypeVar("PartT", "InstanceResource", "Poll")
 
 
 class InstanceKind(StrEnum):
-    """What an instance is."""
+    """Kind of an instance."""
 
     AUTH = "auth"
     PROXY = "proxy"
 
     @property
     def load_unit(self) -> str:
-        """What it has of agents, as its count names it."""
+        """Return the noun for its count: an auth counts agents, a proxy counts tunnels."""
         return "agent" if self is InstanceKind.AUTH else "tunnel"
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceLook:
-    """The number of a state of instances, and how pages and sentences show it."""
+    """Number of an instance state, and how pages and sentences show it."""
 
     number: int
-    #: The verdict whose colours it has. Not `STRANDED`: red is for agents.
+    #: Agent state with the same colours. Not `STRANDED`: red is for agents.
     like: State
-    #: Its symbol, 16 by 16.
+    #: Symbol, 16 by 16.
     shape: tuple[Stroke, ...]
-    #: What an instance does that harms those who depend on it, after its name; empty: nothing.
+    #: The problem as a clause that follows the name of the instance; empty: no problem.
     complaint: str = ""
+    #: Name on pages; empty: the slug.
+    label: str = ""
 
 
 class InstanceState(NumberedEnum):
-    """What follows from the facts; design: *State of an instance*. Values are in the packed record."""
+    """State of an instance: docs/reference/verdicts.md, "Instance states". Values are in the packed record."""
 
     look: InstanceLook
 
     # fmt: off
-    #: Never polled yet, or every poll of it is stale.
+    #: Never polled, or every poll of it is stale.
     UNKNOWN = InstanceLook(0, State.UNKNOWN, State.UNKNOWN.look.shape)
-    OK = InstanceLook(1, State.HEALTHY, State.HEALTHY.look.shape)
+    OK = InstanceLook(1, State.HEALTHY, State.HEALTHY.look.shape, label="OK")
     #: The last two attempts failed.
     SILENT = InstanceLook(
-        2, State.AT_RISK, complaint="does not answer",
+        2, State.AT_RISK, complaint="is not responding", label="not responding",
         shape=(Stroke("M5.2 1.5h5.6l3.7 3.7v5.6l-3.7 3.7H5.2l-3.7-3.7V5.2z"), Stroke("M4.4 8h7.2", 2.2, style="knock")),
     )
-    #: It answers, but NOT_SERVING, or `/readyz` is not 200.
+    #: It responds, but with NOT_SERVING, or `/readyz` is not 200.
     UNHEALTHY = InstanceLook(3, State.AT_RISK, State.AT_RISK.look.shape, "is unhealthy")
     #: Its own resource expired.
     EXPIRED = InstanceLook(
         4, State.AT_RISK, (Stroke("M3.5 2h9L8 8l4.5 6h-9L8 8z", 1.6, style="round"),), "has expired"
     )
-    #: Deregistered.
-    GONE = InstanceLook(5, State.OFFLINE, State.RETIRED.look.shape, "has deregistered itself")
+    #: Deregistered before its resource expired.
+    GONE = InstanceLook(5, State.OFFLINE, State.RETIRED.look.shape, "was deregistered", "deregistered")
     # fmt: on
 
     @property
+    def label(self) -> str:
+        """Return the name on pages: `not responding`."""
+        return self.look.label or self.slug
+
+    @property
     def has_current_counts(self) -> bool:
-        """Whether its counts are of now."""
+        """Return whether the counts of the instance are current."""
         return self not in (InstanceState.UNKNOWN, InstanceState.SILENT)
 
 
-#: It harms those who depend on it.
+#: States that harm the agents of an instance.
 SICK_STATES = frozenset(state for state in InstanceState if state.look.complaint)
-#: A fault of it. An instance that deregistered itself did as it was asked, though it harms those who depend on it.
+#: States that are faults. Deregistration is intended, although it harms the agents of the instance.
 FAULT_STATES = SICK_STATES - {InstanceState.GONE}
-#: Agents drop it from their trackers.
+#: States of instances that agents drop from their trackers.
 LOST_STATES = frozenset({InstanceState.EXPIRED, InstanceState.GONE})
-#: It passes nothing on.
+#: States of instances that forward no traffic.
 CUT_OFF_STATES = frozenset({InstanceState.SILENT, InstanceState.GONE})
-#: While it answers, connections to it hold.
+#: States in which connections to an instance survive while it responds.
 CONNECTED_SICK_STATES = SICK_STATES - CUT_OFF_STATES
-#: The states of auths that may be asked for lists, the better first.
+#: States of auths that Refloat reads lists from, the preferred first.
 READABLE_STATES = (InstanceState.OK, InstanceState.UNKNOWN)
 
 
@@ -93,18 +100,18 @@ class ServingStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PollAttempt:
-    """One try to reach an instance. Its failure is evidence too."""
+    """One attempt to reach an instance. A failure is evidence too."""
 
     #: When it ended, seconds since the epoch.
     at: float
     ok: bool
-    #: One line for a person; empty when it succeeded.
+    #: Error in one line for people; empty after a success.
     error: str = ""
 
 
 @dataclass(frozen=True)
 class InstanceResource:
-    """What an instance's resource in the presence lists says of it. Without slots: facts are made of its `vars`."""
+    """An instance's resource in the presence lists. Without slots: facts are made from its `vars`."""
 
     name: str
     #: host:port of gRPC.
@@ -122,23 +129,23 @@ class InstanceResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What polls of an instance gave. The record holds each field under its name."""
+    """Results of polling an instance. The record holds each field under its name."""
 
-    #: The last two attempts of any kind to reach it, newest first.
+    #: The last two attempts of any kind to reach the instance, newest first.
     attempts: tuple[PollAttempt, ...] = ()
-    #: The last answer of grpc.health.v1, and when it came.
+    #: Last response of grpc.health.v1, and its time.
     serving: ServingStatus | None = None
     serving_at: float | None = None
-    #: The last HTTP code of `/readyz`, and when it came.
+    #: Last HTTP status code of `/readyz`, and its time.
     readyz: int | None = None
     readyz_at: float | None = None
-    #: What repeated polls make of it as a destination.
+    #: Destination health after repeated polls.
     watch: InstanceWatch = INITIAL_WATCH
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts(Poll):
-    """Everything seen of one instance; nothing in it is derived. Times are seconds since the epoch."""
+    """Facts about one instance, none of them derived. Times are seconds since the epoch."""
 
     #: Host UUID, unique in the cluster.
     id: str
@@ -149,34 +156,34 @@ class InstanceFacts(Poll):
     name: str
     #: host:port of gRPC.
     address: str
-    #: host:port of `/healthz`, `/readyz`, `/metrics`; empty when unknown.
+    #: host:port of `/healthz`, `/readyz` and `/metrics`; empty when unknown.
     diag_address: str = ""
     version: str = ""
-    #: Its announce TTL in seconds, from its resource; None when it was never seen.
+    #: Announce TTL of its resource in seconds; None when the resource was never seen.
     ttl: float | None = None
     #: When its resource expires; None when its resource was never seen.
     expires_at: float | None = None
-    #: When it was seen to be deregistered before its resource expired.
+    #: When it was found deregistered before its resource expired.
     gone_at: float | None = None
-    #: When it was first found unhealthy, silent or expired in the present spell.
+    #: Start of the present problem: when it was first found unhealthy, silent or expired.
     sick_since: float | None = None
     #: Proxy group, for the tracker's rule.
     group: str = ""
     generation: int = 0
-    #: Where it runs, as it says; what fails there together has one cause.
+    #: Region that the instance reports; failures of one region at the same time have one cause.
     region: str = ""
-    #: Of a proxy: id of the auth that took its newest heartbeat; empty for one that writes its resource itself.
+    #: Of a proxy: id of the auth that received its newest heartbeat; empty when the proxy writes its resource itself.
     heartbeat_auth: str = ""
-    #: When the list of instances was last answered, with or without it: an expiry later than that has not been
-    #: seen, and does not count. None takes `expires_at` at its word.
+    #: When the list of instances was last read, with or without this instance: a later expiry is not observed and
+    #: does not count. None: `expires_at` counts as it is.
     listed_at: float | None = None
 
 
 def fields_of(poll: Poll) -> dict[str, Any]:
-    """Return the fields of a poll, or of facts, by name."""
+    """Return the poll fields of a poll or of facts, by name."""
     return {name: getattr(poll, name) for name in poll.__dataclass_fields__}
 
 
 def extract_part(part_type: type[PartT], facts: InstanceFacts) -> PartT:
-    """Return the resource, or the poll, that facts were made of."""
+    """Return the resource or the poll that the facts were made from."""
     return part_type(**{name: getattr(facts, name) for name in part_type.__dataclass_fields__})

@@ -1,4 +1,4 @@
-"""What a declaration of a word has beside the word: number, colours, symbol. Pure."""
+"""Base classes of enumerations with numbers, labels, colours and symbols. No I/O."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Any, NamedTuple, Self
 
 
 class Stroke(NamedTuple):
-    """A part of a symbol: a path to stroke, or to fill where it has no width."""
+    """A path of a symbol: to stroke, or to fill when `width` is 0."""
 
     path: str
     width: float = 0
     dashes: str = ""
-    #: A CSS class: `knock` cuts it out of what is beneath it, `round` rounds its corners.
+    #: CSS class: `knock` cuts the path out of the paths below, `round` rounds its corners.
     style: str = ""
 
 
 class NumberedEnum(IntEnum):
-    """Words that are declared by a look with a number: `OK = InstanceLook(1, ...)`. `InstanceState(1)` finds it."""
+    """Values declared by a look with a number: `OK = InstanceLook(1, ...)`. `InstanceState(1)` returns it."""
 
     look: Any
 
     def __new__(cls, look: Any) -> Self:
-        """Make a member that is its number, and has its look."""
+        """Return a member that equals its number, with its look."""
         member = int.__new__(cls, look.number)
         member._value_, member.look = look.number, look
         return member
 
     @property
     def slug(self) -> str:
-        """Its name in the API, in URLs and in CSS: `at_risk`."""
+        """Return the name in the API, in URLs and in CSS: `at_risk`."""
         return self.name.lower()
 
 
 class LabelledEnum(StrEnum):
-    """Words that are declared with their name in the UI: `BLIND = "blind", "The console itself cannot see"`."""
+    """Values with a slug and a label: `BLIND = "blind", "The console itself cannot see"`."""
 
     _value_: str
     label: str
 
     def __new__(cls, slug: str, label: str = "") -> Self:
-        """Make a member that is its slug, and has its label."""
+        """Return a member that equals its slug, with its label."""
         member = str.__new__(cls, slug)
         member._value_, member.label = slug, label
         return member

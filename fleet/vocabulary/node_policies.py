@@ -1,4 +1,4 @@
-"""What an auth or proxy says of its env-driven policies. Pure values. docs/policies.md"""
+"""The env-driven policies that an auth or proxy reports. Pure values. docs/reference/policies.md"""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.protocol.policies import env_policies as policies
-from fleet.protocol.policies.env_policies import Source, PolicyValue
+from fleet.protocol.policies.env_policies import PolicyValue, Source
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """One policy of one instance."""
+    """One policy that one instance reports."""
 
-    #: What it runs with.
+    #: The value in effect.
     current_value: PolicyValue
-    #: What it would run with after a restart.
+    #: The value in effect after a restart.
     next_value: PolicyValue
-    #: What it would run with if it had accepted nothing; None: it does not say.
+    #: The value in effect without accepted policies; None: not reported.
     fallback_value: PolicyValue | None = None
 
     def text_with_desired(self, text: str) -> str:
-        """What it runs with once it has accepted that, or, with an empty text, once it has accepted nothing."""
+        """Return the value in effect after the instance accepts `text`, or, if empty, accepts no value."""
         if self.current_value.source is Source.FLAG:
             return self.current_value.text
         if text:
@@ -33,43 +33,51 @@ class PolicyReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """All that an instance says of its policies."""
+    """The policies that an instance reports."""
 
     instance_id: str
     role: str
-    #: Another one after each start.
+    #: Identifies one run of the process; a new id after each start.
     run_id: str
-    #: Seconds since it started, when it was asked.
+    #: Uptime of the instance when it reported, seconds.
     uptime_seconds: float
-    #: Of what it has accepted.
+    #: Revision of the accepted policies.
     revision: str
-    #: Why it accepts none; empty when it does.
+    #: Why the instance does not accept policies over the network; empty when it does.
     refusal_reason: str
-    #: By name.
+    #: Reported policies by name.
     policies: Mapping[str, PolicyReport]
 
     def describe_drift(self, desired_values: Mapping[str, str]) -> str:
-        """How it runs otherwise than an instance of which exactly this is wanted, as a sentence; empty: it does not.
+        """Return the first difference from `desired_values`, as a sentence; empty: none.
 
-        What is not wanted must not come from what it accepted: an unset policy is over only when it is not in force.
+        A policy without a desired value also differs while an accepted value is still in effect.
         """
         for name in desired_values:
             if name not in self.policies:
-                return f"it does not say what it has for {name}"
+                return f"it does not report {name}"
         for name, report in self.policies.items():
             current_value = report.current_value
             if name in desired_values:
                 if not policies.is_same_value(name, desired_values[name], current_value.text):
-                    return f"{name} is {current_value.text or 'unset'} ({current_value.source}), not {desired_values[name]}"
+                    return (
+                        f"{name} is {current_value.text or 'unset'} ({current_value.source}), not "
+                        f"{desired_values[name]}"
+                    )
             elif current_value.source is Source.FILE:
-                return f"{name} is still {current_value.text}, as it was accepted once"
-            elif report.fallback_value is not None and not policies.is_same_value(name, report.fallback_value.text, current_value.text):
-                return f"{name} is {current_value.text or 'unset'} ({current_value.source}), not {report.fallback_value.text or 'unset'}"
+                return f"{name} is still {current_value.text}, from its policies.env, and has no desired value any more"
+            elif report.fallback_value is not None and not policies.is_same_value(
+                name, report.fallback_value.text, current_value.text
+            ):
+                return (
+                    f"{name} is {current_value.text or 'unset'} ({current_value.source}), not "
+                    f"{report.fallback_value.text or 'unset'}"
+                )
         return ""
 
     @property
     def accepted_values(self) -> dict[str, str]:
-        """What its file of accepted policies holds; those that its command line hides are not seen."""
+        """Return the accepted policies of the instance, by name, without those that a flag overrides."""
         return {
             name: report.next_value.text
             for name, report in self.policies.items()
@@ -79,11 +87,11 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReportResponse:
-    """What came of asking an instance."""
+    """The result of asking an instance for its policies."""
 
     #: Seconds since the epoch.
     at: float
-    #: None when it did not answer, or does not know the question.
+    #: None when the instance did not respond, or does not support the call.
     report: NodeReport | None
-    #: Why there is none, as a sentence.
+    #: Why there is no report, as a sentence; empty when there is one.
     error: str = ""

@@ -1,4 +1,4 @@
-"""Numbers that an operator sets, each declared once, as a field of a record. Pure."""
+"""Numeric settings of operators, each declared once as a field of a record. No I/O."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from dataclasses import field, fields
 from functools import partial
 from typing import Any
 
-#: Least and most, label and unit.
+#: Smallest and largest value, label and unit.
 Range = tuple[int, int, str, str]
 
 
 def number_field(default: int, least: int, most: int, label: str, unit: str = "") -> Any:
-    """Declare a field of a record."""
+    """Return a dataclass field with a default, a range, a label and a unit."""
     return field(default=default, metadata={"range": (least, most, label, unit)})
 
 
 def ranges_of(record: type) -> Mapping[str, Range]:
-    """Return the ranges of the numbers of a record, by field."""
-    return {record_field.name: record_field.metadata["range"] for record_field in fields(record) if "range" in record_field.metadata}
+    """Return the ranges of a record's numeric settings, by field."""
+    return {
+        record_field.name: record_field.metadata["range"]
+        for record_field in fields(record)
+        if "range" in record_field.metadata
+    }
 
 
 def parse_numbers(
     raw_values: Mapping[str, object], record: type, **readers: Callable[[str], int]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return numbers as somebody wrote them, and problems, by field. `readers`: of fields without a range."""
+    """Parse settings and return values and problems, both by field. `readers` parse fields without a range."""
     for name, (least, most, _, _) in ranges_of(record).items():
         readers[name] = partial(_parse_whole_number, least, most)
     numbers, problems = {}, {}
@@ -32,7 +36,7 @@ def parse_numbers(
         try:
             numbers[name] = readers[name](str(text).strip())
         except KeyError:
-            problems[name] = "there is no such field"
+            problems[name] = "unknown setting"
         except ValueError as error:
             problems[name] = str(error)
     return numbers, problems
@@ -40,5 +44,5 @@ def parse_numbers(
 
 def _parse_whole_number(least: int, most: int, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9 or not least <= int(text) <= most:
-        raise ValueError(f"write a whole number from {least} to {most}")
+        raise ValueError(f"enter a whole number from {least:,} to {most:,}")
     return int(text)

@@ -1,6 +1,7 @@
-"""A rollout of policies as decisions: whose turn it is, what comes next for an instance, what holds it up. Pure.
+"""Decisions of a policy rollout: which instances are next, what to do with each, what the rollout waits for. Pure.
 
-One instance at a time, or a few: drained, restarted, and well again before the next one. docs/policies.md, "Rollouts".
+One instance at a time, or a few: drained, restarted, and healthy again before the next. docs/reference/policies.md,
+"Rollouts".
 Times are seconds.
 """
 
@@ -10,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fleet.vocabulary.numbers import number_field, ranges_of, parse_numbers
+from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 from fleet.vocabulary.tags import TagEnum, Tone
 
 
 class RolloutStepState(TagEnum):
-    """How far one instance is."""
+    """The state of one instance in a rollout."""
 
-    WAITING = "waiting", Tone.QUIET
+    WAITING = "waiting", Tone.QUIET, "pending"
     DRAINING = "draining", Tone.BUSY
     RESTARTING = "restarting", Tone.BUSY
-    #: It runs with what is wanted; it is to stay well for a while.
-    CHECKING = "checking", Tone.BUSY
-    OK = "ok", Tone.GOOD
+    #: The instance runs with the desired values, and must stay healthy for the soak time.
+    CHECKING = "checking", Tone.BUSY, "verifying"
+    OK = "ok", Tone.GOOD, "succeeded"
     FAILED = "failed", Tone.BAD
     SKIPPED = "skipped", Tone.QUIET
 
@@ -32,14 +33,16 @@ IN_PROGRESS = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutSt
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """How a rollout goes about it."""
+    """The settings of a rollout."""
 
-    at_once: int = number_field(1, 1, 10, "Instances at a time")
-    #: How long who is on an instance may take to leave.
-    drain: int = number_field(2, 0, 600, "Drain before a restart", "seconds")
-    settle: int = number_field(5, 0, 600, "Well for so long before the next", "seconds")
-    #: How long each state may take.
-    patience: int = number_field(90, 10, 3_600, "Give up on an instance after", "seconds")
+    #: Instances that are drained or restarted at the same time.
+    at_once: int = number_field(1, 1, 10, "Concurrency", "instances")
+    #: Time that connections have to leave an instance before its restart, seconds.
+    drain: int = number_field(2, 0, 600, "Drain time", "seconds")
+    #: Time that a restarted instance must stay healthy before the next one starts, seconds.
+    settle: int = number_field(5, 0, 600, "Soak time", "seconds")
+    #: Longest time for the restart of an instance, and again for its recovery, seconds.
+    patience: int = number_field(90, 10, 3_600, "Per-instance timeout", "seconds")
 
 
 RANGES = ranges_of(RolloutSettings)
@@ -47,36 +50,36 @@ RANGES = ranges_of(RolloutSettings)
 
 @dataclass(frozen=True, slots=True)
 class ParsedRolloutSettings:
-    """Terms as somebody wrote them; `problems` by field."""
+    """Parsed rollout settings; `problems` by field."""
 
     settings: RolloutSettings
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_rollout_settings(raw_values: Mapping[str, object]) -> ParsedRolloutSettings:
-    """Read terms; fields left out have their default, unknown ones are named."""
+    """Parse rollout settings. Missing fields get their default; unknown fields are problems."""
     numbers, problems = parse_numbers(raw_values, RolloutSettings)
     return ParsedRolloutSettings(RolloutSettings() if problems else RolloutSettings(**numbers), problems)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceProbe:
-    """An instance as it answers now."""
+    """What an instance reports now."""
 
-    #: Empty when it does not answer.
+    #: The run of the instance (a new id after each start); empty when it does not respond.
     run_id: str = ""
-    #: It runs with all that is wanted, and with nothing that is wanted no more.
+    #: The instance runs with exactly the desired values.
     has_desired_values: bool = False
-    #: How it does not, as a sentence.
+    #: The first difference from the desired values, as a sentence; empty: none.
     drift: str = ""
-    #: It says SERVING.
+    #: The instance reports SERVING.
     serving: bool = False
-    #: Why it does not answer.
+    #: Why the instance does not respond; empty when it does.
     error: str = ""
 
 
 class StepAction(StrEnum):
-    """What to do with an instance."""
+    """What a rollout does with an instance next."""
 
     NOTHING = "nothing"
     RESTART = "restart"
@@ -87,53 +90,76 @@ class StepAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What comes next for one instance, and the sentence that goes with it."""
+    """The next move for one instance, and the sentence to show."""
 
     action: StepAction
     detail: str = ""
 
 
 def decide_next_step(
-    state: RolloutStepState, *, since: float, run_id: str, probe: InstanceProbe, settings: RolloutSettings, now: float
+    state: RolloutStepState,
+    *,
+    since: float,
+    run_id: str,
+    probe: InstanceProbe,
+    settings: RolloutSettings,
+    now: float,
 ) -> NextStep:
-    """What comes next for an instance under way; `run_id` is the run that was to end."""
+    """Return the next move for an instance in progress. `run_id`: the run that the restart is to end."""
     waited_seconds = now - since
     if state is RolloutStepState.DRAINING:
-        return NextStep(StepAction.RESTART) if waited_seconds >= settings.drain else NextStep(StepAction.NOTHING, "draining")
+        return (
+            NextStep(StepAction.RESTART)
+            if waited_seconds >= settings.drain
+            else NextStep(StepAction.NOTHING, "draining")
+        )
     if state is RolloutStepState.RESTARTING:
         if probe.run_id and probe.run_id != run_id:
             if probe.has_desired_values:
                 return NextStep(StepAction.CHECK)
-            return NextStep(StepAction.FAIL, f"it started again, but {probe.drift or 'something else decides there'}")
-        reason = probe.error or "it still runs as before"
-        # That it is away for a moment is no error: what the connection says is for when it stays away.
-        pending_reason = "it does not answer yet" if probe.error else reason
-        return NextStep(StepAction.NOTHING, pending_reason) if waited_seconds < settings.patience else _timeout_failure(settings, "come back", reason)
+            return NextStep(
+                StepAction.FAIL,
+                f"the instance restarted, but {probe.drift or 'a setting on its host overrides the desired values'}",
+            )
+        reason = probe.error or "the instance has not restarted yet"
+        # A short absence is expected: the connection error is shown only after the timeout.
+        pending_reason = "restarting; not responding yet" if probe.error else reason
+        return (
+            NextStep(StepAction.NOTHING, pending_reason)
+            if waited_seconds < settings.patience
+            else _timeout_failure(settings, "restart", reason)
+        )
     if state is RolloutStepState.CHECKING:
         if not probe.serving:
-            reason = probe.error or "it says NOT_SERVING"
-            return NextStep(StepAction.NOTHING, reason) if waited_seconds < settings.patience else _timeout_failure(settings, "get well", reason)
+            reason = probe.error or "the instance reports NOT_SERVING"
+            return (
+                NextStep(StepAction.NOTHING, reason)
+                if waited_seconds < settings.patience
+                else _timeout_failure(settings, "become healthy", reason)
+            )
         return (
             NextStep(StepAction.FINISH)
             if waited_seconds >= settings.settle
-            else NextStep(StepAction.NOTHING, "well; to stay so for a while")
+            else NextStep(StepAction.NOTHING, f"healthy; soak time of {settings.settle} s")
         )
-    raise AssertionError(f"an instance that is {state.value} is not under way")
+    raise AssertionError(f"an instance in the state {state.value} is not in progress")
 
 
 def choose_steps_to_start(
     states: Sequence[RolloutStepState], settings: RolloutSettings, sick_instances: Sequence[str]
 ) -> tuple[tuple[int, ...], str]:
-    """The places in the list whose turn it is, and what they wait for when it is nobody's."""
+    """Return the positions of the instances to start now, and what the rollout waits for when there are none."""
     in_progress_count = sum(state in IN_PROGRESS for state in states)
     waiting_indices = [index for index, state in enumerate(states) if state is RolloutStepState.WAITING]
     free_slots = settings.at_once - in_progress_count
     if not waiting_indices or free_slots <= 0:
         return (), ""
     if sick_instances:
-        return (), f"waits until {', '.join(sick_instances)} {'is' if len(sick_instances) == 1 else 'are'} well"
+        return (), f"waiting for {', '.join(sick_instances)} to become healthy"
     return tuple(waiting_indices[:free_slots]), ""
 
 
 def _timeout_failure(settings: RolloutSettings, action: str, reason: str) -> NextStep:
-    return NextStep(StepAction.FAIL, f"it did not {action} within {settings.patience} s: {reason}")
+    return NextStep(
+        StepAction.FAIL, f"timed out: the instance did not {action} within {settings.patience} s: {reason}"
+    )

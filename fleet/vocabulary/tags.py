@@ -1,4 +1,4 @@
-"""Words that pages show as tags, each declared with the tone of its tag. Pure."""
+"""Values that pages show as tags, with the tone of each tag. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _tone_css(state: State) -> str:
 
 
 class Tone(StrEnum):
-    """How a tag looks: custom properties for css/changes.css."""
+    """Tone of a tag: CSS custom properties for css/changes.css."""
 
     GOOD = _tone_css(State.HEALTHY)
     BUSY = _tone_css(State.WORKING)
@@ -24,12 +24,12 @@ class Tone(StrEnum):
 
 
 class TagEnum(LabelledEnum):
-    """Words that are declared with a tone, and with a name in the UI where that is another: `OK = "ok", Tone.GOOD`."""
+    """Values with a slug, a tone and a label; the label defaults to the slug: `OK = "ok", Tone.GOOD`."""
 
     tone: Tone
 
     def __new__(cls, slug: str, tone: Tone = Tone.QUIET, label: str = "") -> Self:
-        """Make a member that is its slug, and has its tone and its label."""
+        """Return a member that equals its slug, with its tone and its label."""
         member = str.__new__(cls, slug)
         member._value_, member.tone, member.label = slug, tone, label or slug
         return member

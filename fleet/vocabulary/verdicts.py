@@ -1,4 +1,7 @@
-"""What we conclude of an agent: docs/verdicts.md. Values are in the record and on the wire: never renumber."""
+"""Agent states and why an agent has one (verdicts).
+
+docs/reference/verdicts.md. Values are stored and sent: never renumber.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +22,31 @@ _AMBER = ("#bd7d0a", "#ffcf55")
 
 @dataclass(frozen=True, slots=True)
 class VerdictLook:
-    """A verdict's number, and how pages, the map and terminals show it. Colours: on a light and on a dark page."""
+    """Number of an agent state and its looks on pages, map and terminals. Colours: for light and for dark pages."""
 
     number: int
-    #: Its name in the UI: `at risk`.
+    #: Name on pages: `at risk`.
     label: str
-    #: Checked for 3:1 against the page, and apart under protan and deutan vision.
+    #: Contrast to the page of 3:1 at least; distinct for protan and deutan vision.
     colours: tuple[str, str]
-    #: The ground that belongs to it: a `--wash-...` of css/tokens.css.
+    #: Background: a `--wash-...` of css/tokens.css.
     wash: str
-    #: Its symbol, 16 by 16.
+    #: Symbol, 16 by 16.
     shape: tuple[Stroke, ...]
-    #: Its mark on a cell of the map: a path to stroke and a path to fill, from -1 to 1. Empty: it has none.
+    #: Mark on a map cell: a path to stroke and a path to fill, from -1 to 1. Empty: no mark.
     mark: tuple[str, ...] = ()
-    #: Its place in the order in which people read verdicts, what needs them first.
+    #: Sort key on pages: the most urgent state first.
     order: int = 0
-    #: Its place among the verdicts that the sentence above the counts names, the worst first; 0: it never does.
+    #: Sort key in the headline above the counts, the worst state first; 0: never in the headline.
     headline: int = 0
-    #: The colours of its cells on the map, where they are not those of the word.
+    #: Colours of its map cells; None: those of the label.
     cells: tuple[str, str] | None = None
-    #: Its colour in a terminal.
+    #: Colour in a terminal.
     terminal: str | None = None
 
 
 class State(NumberedEnum):
-    """The verdict on an agent, in the order in which rules are tried. docs/howto/add-a-verdict.md."""
+    """State of an agent, in the order in which the rules are tried. docs/how-to/add-a-verdict.md."""
 
     look: VerdictLook
 
@@ -59,7 +62,7 @@ class State(NumberedEnum):
         1, "retired", _GREY, "quiet", (Stroke(_circle(2.4)),), order=100, cells=("#e6e9eb", "#1d242c"),
     )
     NEVER = VerdictLook(
-        2, "never", _GREY, "quiet", (Stroke("M3 3h10v10H3z", 1.6),), ("M-.8-.8H.8V.8H-.8z", ""), order=80,
+        2, "never connected", _GREY, "quiet", (Stroke("M3 3h10v10H3z", 1.6),), ("M-.8-.8H.8V.8H-.8z", ""), order=80,
         cells=("#d3d8dc", "#2d3641"),
     )
     STRANDED = VerdictLook(
@@ -75,7 +78,7 @@ class State(NumberedEnum):
         shape=(Stroke("M8 1.8 14.8 13.6H1.2z"),), mark=("", "M0-1 1.1.85H-1.1z"),
     )
     WORKING = VerdictLook(
-        6, "working", ("#0649e6", "#30a6fa"), "info", order=60, terminal="blue",
+        6, "reconnecting", ("#0649e6", "#30a6fa"), "info", order=60, terminal="blue",
         shape=(Stroke("M2 8h9M7.5 3.5 12.5 8l-5 4.5", 2.4),), mark=("M-1 0H1M.1-.8 1 0M.1.8 1 0", ""),
     )
     DEGRADED = VerdictLook(
@@ -84,7 +87,7 @@ class State(NumberedEnum):
         mark=(_circle(1, 0), "M0-1A1 1 0 0 0 0 1z"),
     )
     EXCESS = VerdictLook(
-        8, "excess", ("#2a7268", "#6fbfb4"), "healthy", order=70,
+        8, "excess tunnels", ("#2a7268", "#6fbfb4"), "healthy", order=70,
         shape=(Stroke(_circle(5.75), 1.5), Stroke("M8 5v6M5 8h6", 1.6)), mark=("M-1 0H1M0-1V1", ""),
     )
     # Paler on the map: the ground on which the others must be seen.
@@ -96,28 +99,28 @@ class State(NumberedEnum):
 
     @property
     def label(self) -> str:
-        """Its name in the UI: `at risk`."""
+        """Return the name on pages: `at risk`."""
         return self.look.label
 
     @classmethod
     def read(cls, slug: str) -> State:
-        """Read a name as people write it: `at-risk` is `at_risk`. Raises ValueError."""
+        """Return the state named `slug`; `at-risk` is `at_risk`. Raises ValueError."""
         try:
             return cls[slug.strip().replace("-", "_").upper()]
         except KeyError:
             names = ", ".join(state.slug for state in cls)
-            raise ValueError(f"There is no state {slug!r}; the states are: {names}.") from None
+            raise ValueError(f"Unknown state {slug!r}. Use one of: {names}.") from None
 
 
 class _CodedEnum(IntEnum):
     @property
     def slug(self) -> str:
-        """Its code in the API: `auth-unhealthy`."""
+        """Return the code in the API: `auth-unhealthy`."""
         return self.name.lower().replace("_", "-")
 
 
 class Reason(_CodedEnum):
-    """Why a verdict is what it is."""
+    """Reason of an agent's state."""
 
     NONE = 0
     AUTH_UNHEALTHY = 1
@@ -129,55 +132,55 @@ class Reason(_CodedEnum):
     CLUSTER_UNREACHABLE = 7
     DISAGREE = 8
     POLICY_OFF = 9
-    # The evidence is too old, or we are blind.
+    # The data is too old, or Refloat's pollers cannot see the fleet.
     STALE = 10
-    # A reconnect we asked for is under way.
+    # A reconnect requested by Refloat is in progress.
     RECONNECTING = 11
-    # Fewer, or more, live tunnels to desired proxies than wanted.
+    # Fewer, or more, live tunnels to desired proxies than the desired count.
     TOO_FEW_TUNNELS = 12
     TOO_MANY_TUNNELS = 13
     OWN_HOST = 14
-    # It rests on an instance whose destination health is Degraded.
+    # The agent depends on an instance whose destination health is Degraded.
     INSTANCE_DEGRADED = 15
 
 
 class Recovery(_CodedEnum):
-    """Will it recover by itself?"""
+    """Prediction of an agent's recovery."""
 
     # Nothing to recover from.
     NOT_NEEDED = 0
-    # By itself, by the predicted time.
+    # Automatic, at the predicted time at the latest.
     BY_ITSELF = 1
-    # Only if the cause recovers: its policy will not move it.
+    # Only when the cause recovers: nothing else moves the agent.
     ONLY_IF_CAUSE_RECOVERS = 2
-    # We cannot tell.
+    # No prediction is possible.
     UNCLEAR = 3
 
 
-#: The order in which people read states: what needs them first.
+#: States in the order of pages: the most urgent first.
 READING_ORDER = tuple(sorted(State, key=lambda state: state.look.order))
-#: It is cut off, or will be at a known time: what incidents count, by cause.
+#: States of agents that are cut off, or will be at a known time: incidents count these, by cause.
 AFFECTED_STATES = (State.STRANDED, State.AT_RISK)
-#: It is gone, or about to go: what the rule on the rate counts, whatever the cause.
+#: States that the alert rule on the rate of loss counts, whatever the cause.
 LOST_OR_AT_RISK_STATES = (State.STRANDED, State.OFFLINE, State.AT_RISK)
-#: `cause_index` of a verdict without an instance as its cause.
+#: Column `cause` of a verdict whose cause is no instance.
 NO_CAUSE = 0xFFFF
-#: `cause_index` when all auths sickened within one TTL: the cause is `backend/<cluster>`.
+#: Column `cause` when all auths failed within one TTL: the cause is `backend/<cluster>`.
 BACKEND_CAUSE = 0xFFFE
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `classify` concludes of one agent. Times are seconds since the epoch."""
+    """State of one agent, with its reason, cause and predicted recovery. Times are seconds since the epoch."""
 
     state: State
     reason: Reason
     #: An instance id, `backend/<cluster>`, or empty.
     cause: str
     recovery: Recovery
-    #: When it will be back by itself, at the latest; None when it will not, or need not.
+    #: Latest time of automatic recovery; None when there is none, or none is needed.
     recovers_at: float | None
-    #: When an agent at risk will be stranded; None when no clock is running.
+    #: When an agent at risk becomes stranded; None without a deadline.
     strands_at: float | None
-    #: One sentence for a person, with names and without times.
+    #: One or two sentences for people, with names and without times.
     sentence: str

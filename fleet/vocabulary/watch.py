@@ -1,4 +1,4 @@
-"""What repeated polls make of an instance as a destination, and what it says of itself: kept from poll to poll."""
+"""Destination health of an instance from repeated polls, and its own report: kept from poll to poll."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health
 
 @dataclass(frozen=True, slots=True)
 class InstanceWatch:
-    """One instance. Times are seconds since the epoch."""
+    """Destination health and own report of one instance. Times are seconds since the epoch."""
 
-    #: The diagram of destination health: docs/destination-health.md.
+    #: State of the destination health diagram: docs/reference/destination-health.md.
     active: ActiveHealth
-    #: The gRPC address at which it was seen: another one is another destination.
+    #: gRPC address of the polls; another address is another destination.
     address: str = ""
-    #: Why it says that it is degraded; None when it does not say so.
+    #: Why the instance reports itself as degraded; None when it does not.
     degraded_reason: str | None = None
-    #: That it takes nobody new, why, and since when that was seen.
+    #: Reason and first sighting of a drain; None when the instance accepts new connections.
     drain_request: DrainRequest | None = None
 
 
-#: Of an instance that was never polled.
+#: Watch of an instance that was never polled.
 INITIAL_WATCH = InstanceWatch(ActiveHealth(HealthSignal(Health.UNKNOWN, HealthReason.NOTHING_SEEN, 0.0)))

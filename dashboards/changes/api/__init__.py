@@ -1,3 +1,3 @@
-"""API of changes."""
+"""API routes of changes."""
 
 from __future__ import annotations

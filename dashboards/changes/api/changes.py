@@ -1,4 +1,4 @@
-"""Changes by the API: list them, confirm, agree, cancel; and the log of all attempts. docs/api.md."""
+"""API routes of changes (list, confirm, approve, cancel, undo) and of the audit log. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Query, Router, Schema, Status
+from ninja import Query, Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
@@ -19,23 +19,23 @@ from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeAnswer,
     ChangeItem,
-    respond_with_change,
     actor_of,
     caller_of,
     document_etag,
+    document_if_match,
     fields_of,
     require_cluster,
     require_if_match,
     require_reauthentication,
-    document_if_match,
+    respond_with_change,
 )
-from dashboards.shared.api.parameters import Body, Parameters
+from dashboards.shared.api.parameters import Body, Parameters, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
 from fleet.changes import engine as changes
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
-from fleet.models.access import Permission, is_limited, has_permission
+from fleet.models.access import Permission, has_permission, is_limited
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import PERMISSION_OF, ChangeKind
 
@@ -46,67 +46,96 @@ _ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _AUDIT = ApiAccess(Permission.VIEW_AUDIT)
 _CONFIG = ApiAccess(Permission.CHANGE_CONFIG)
 _LIST_LIMIT = 100
-#: What is asked of a change names the step that the caller saw.
+#: If-Match of a request names the step of the change that the caller saw.
 _STEP_202, _STEP_201, _STEP_200 = (document_if_match("/changes/{id}", status) for status in (202, 201, 200))
 
 
 class ChangesAnswer(Schema):
-    """The newest changes."""
+    """A list of changes."""
 
     cluster: str
-    #: Who has the cluster now, as a sentence; empty when nobody has.
+    """Id of the cluster."""
     busy: str
+    """Which change is running in the cluster now, as a sentence; empty when none is."""
     changes: list[ChangeItem]
+    """Changes, the newest first."""
 
 
 class Confirmation(Body):
-    """Agreement to a plan."""
+    """Confirmation of a plan."""
 
     reason: Annotated[str, Field(max_length=2000)]
-    #: The cluster's name, where the change asks for it.
+    """Reason for the change, for the audit log."""
     typed: Annotated[str, Field(max_length=200)] = ""
+    """The word in `asks_typed` of the change, when that is not empty."""
 
 
 class AuditFilters(Parameters):
-    """Parameters of the log."""
+    """Query parameters of the audit log."""
 
     q: str = ""
+    """Text to search for."""
     outcome: str = ""
+    """Outcome: `done`, `refused` or `failed`."""
     kind: str = ""
+    """Kind of the actor: `person`, `token` or `system`."""
     days: str = ""
+    """Only entries of the last `1`, `7` or `30` days; empty: all entries."""
     before: str = ""
+    """Value of `next` in the previous page."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Most entries in the response."""
 
 
 class AuditItem(Schema):
-    """One attempt."""
+    """An entry of the audit log."""
 
     at: datetime
+    """When the action was attempted."""
     who: str
+    """User or process that attempted the action."""
     kind: str
+    """Kind of the actor: `person`, `token` or `system`."""
     action: str
+    """Action: `policy.confirm`, `silence.create`."""
     subject: str
+    """Object of the action."""
     outcome: str
+    """Outcome: `done`, `refused` or `failed`."""
     detail: str
+    """Result, or why the action was refused or failed."""
     reason: str
+    """Reason that the user gave."""
     change: int | None
+    """Number of the change; null when the action belongs to none."""
     request_id: str
+    """Id of the request, as in the console's log."""
     before: Any
+    """Values before the action."""
     after: Any
+    """Values after the action."""
 
 
 class AuditAnswer(Schema):
-    """Attempts, newest first; `next` is the `before` of the page after it."""
+    """One page of the audit log."""
 
     cluster: str
+    """Id of the cluster."""
     next: str | None
+    """Value of `before` for the next page; null on the last page."""
     entries: list[AuditItem]
+    """Entries, the newest first."""
 
 
 @per_cluster.get("/changes", auth=_VIEW, response={200: ChangesAnswer, **REFUSAL_RESPONSES})
 def change_list(request: HttpRequest, cluster: str) -> Any:
-    """List the newest hundred changes."""
-    rows = Change.objects.filter(cluster=require_cluster(cluster)).defer("plan", "parameters", "before", "after")
+    """List changes.
+
+    The list has the newest 100 changes.
+    """
+    rows = Change.objects.filter(cluster=require_cluster(cluster)).defer(
+        "plan", "parameters", "before", "after"
+    )
     return ChangesAnswer(
         cluster=cluster,
         busy=changes.describe_running_change(cluster),
@@ -121,7 +150,10 @@ def change_list(request: HttpRequest, cluster: str) -> Any:
     openapi_extra=document_etag(),
 )
 def change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Show one change with its plan and what came of it; what is asked of it carries its ETag as If-Match."""
+    """Get a change.
+
+    The response has the plan and the result. Send its ETag as If-Match with requests that act on the change.
+    """
     return respond_with_change(response, require_change(cluster, change_id))
 
 
@@ -134,7 +166,10 @@ def change(request: HttpRequest, response: HttpResponse, cluster: str, change_id
 def confirm(
     request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: Confirmation
 ) -> Any:
-    """Agree to the plan; a worker begins when nobody else has the cluster."""
+    """Confirm a change.
+
+    A worker starts the change when no other change is running in the cluster and required reviews are approved.
+    """
     row = require_permitted_change(request, cluster, change_id)
     kinds.confirm(row, actor_of(request), reason=body.reason, typed_name=body.typed, now=timezone.now())
     return _start_change(response, row)
@@ -147,7 +182,10 @@ def confirm(
     openapi_extra=_STEP_202,
 )
 def approve(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Agree as the second person, where the cluster asks for one."""
+    """Approve a change.
+
+    Only for clusters that require a review: a second person approves the plan.
+    """
     row = require_permitted_change(request, cluster, change_id)
     changes.approve(row, actor_of(request), now=timezone.now())
     return _start_change(response, row)
@@ -160,7 +198,10 @@ def approve(request: HttpRequest, response: HttpResponse, cluster: str, change_i
     openapi_extra=_STEP_200,
 )
 def cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Leave it undone, before it has begun."""
+    """Cancel a change.
+
+    Only before the change starts to run.
+    """
     row = require_permitted_change(request, cluster, change_id)
     return respond_with_change(response, kind_of(row).cancel(row, actor_of(request), timezone.now()))
 
@@ -172,7 +213,11 @@ def cancel(request: HttpRequest, response: HttpResponse, cluster: str, change_id
     openapi_extra=_STEP_201,
 )
 def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Plan taking a change of config or policies back; nothing happens before that is confirmed."""
+    """Plan the undo of a change.
+
+    The response is a new change that restores the previous networking config or policies. Nothing runs before you
+    confirm that change.
+    """
     row = require_change(cluster, change_id)
     require_if_match(request, row)
     undo_change = kind_of(row).undo(row, actor_of(request), timezone.now(), record())
@@ -181,10 +226,15 @@ def undo(request: HttpRequest, response: HttpResponse, cluster: str, change_id: 
 
 @per_cluster.get("/audit", auth=_AUDIT, response={200: AuditAnswer, **REFUSAL_RESPONSES})
 def audit(request: HttpRequest, cluster: str, filters: Query[AuditFilters]) -> Any:
-    """Read the log of all attempts, newest first."""
+    """List audit log entries.
+
+    The log has every attempt to change something, also refused and failed ones.
+    """
     query = AuditQuery.from_parameters(filters.dict(exclude={"limit"}))
     has_limit = is_limited(caller_of(request))
-    rows = list(query.find_rows(require_cluster(cluster), timezone.now(), has_limit=has_limit)[: filters.limit + 1])
+    rows = list(
+        query.find_rows(require_cluster(cluster), timezone.now(), has_limit=has_limit)[: filters.limit + 1]
+    )
     page_rows = rows[: filters.limit]
     return AuditAnswer(
         cluster=cluster,
@@ -194,24 +244,30 @@ def audit(request: HttpRequest, cluster: str, filters: Query[AuditFilters]) -> A
 
 
 def require_change(cluster: str, change_id: int) -> Change:
-    """The change, or 404."""
+    """Return the change. Raises HttpError 404."""
     row = None
-    # No database takes a number without end.
+    # Databases limit the size of a number.
     if change_id < 2**63:
-        row = Change.objects.select_related("cluster").filter(cluster=require_cluster(cluster), pk=change_id).first()
+        row = (
+            Change.objects.select_related("cluster")
+            .filter(cluster=require_cluster(cluster), pk=change_id)
+            .first()
+        )
     if row is None:
-        raise HttpError(404, f"There is no change {change_id} in the cluster {cluster}.")
+        raise HttpError(404, f"Change {change_id} was not found in cluster {cluster}.")
     return row
 
 
 def require_permitted_change(request: HttpRequest, cluster: str, change_id: int) -> Change:
-    """The change, if the caller and the token may carry out its kind."""
+    """Return a change that the caller and the token may run. Raises HttpError 403 or 404."""
     row = require_change(cluster, change_id)
     permission = Permission(PERMISSION_OF[ChangeKind(row.kind)])
     token = getattr(request, "refloat_token", None)
-    if not has_permission(caller_of(request), permission, cluster) or (token is not None and not token.allows(permission)):
-        raise HttpError(403, f"This needs the permission: {permission.label}.")
-    # What it does outlives the session.
+    if not has_permission(caller_of(request), permission, cluster) or (
+        token is not None and not token.allows(permission)
+    ):
+        raise HttpError(403, f'Not allowed: this action needs the permission "{permission.label}".')
+    # The effect outlasts the session.
     require_reauthentication(request)
     require_if_match(request, row)
     return row

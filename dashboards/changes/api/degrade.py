@@ -1,4 +1,4 @@
-"""Degrading instances by the API. docs/api.md."""
+"""API route that marks instances as degraded. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from celery import current_app
 from django.http import HttpRequest
 from django.utils import timezone
 from kombu.exceptions import OperationalError
-from ninja import Router, Schema, Status
+from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.changes.api.drain import require_reason, require_target
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, require_reauthentication
-from dashboards.shared.api.parameters import Body
+from dashboards.shared.api.parameters import Body, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes.standing import degradations
 from fleet.changes.standing.degradations import DegradeRequest
@@ -27,32 +27,44 @@ from fleet.protocol.destination.instance_status import LONGEST_REASON
 router = Router()
 per_cluster = PerCluster(router)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
-#: A request that no worker takes within this is dropped, seconds: an operator would not expect it any more.
+#: Seconds until a request that no worker took expires: later an operator would not expect its effect.
 _TASK_EXPIRY_SECONDS = 60
 
 
 class DegradeBody(Body):
-    """Whether an instance reports that it is degraded, why, and how long."""
+    """A request to mark an instance as degraded, or to clear the mark."""
 
     degraded: bool
+    """`true`: mark the instance as degraded; `false`: clear that."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)]
+    """Reason, which the instance reports."""
     minutes: Annotated[float, Field(gt=0, le=1440)] = 10.0
+    """Duration in minutes; then the instance clears the mark."""
 
 
 class DegradeAnswer(Schema):
-    """The request that was sent; `GET /instances` shows what the instance reports."""
+    """The request as it was sent; `GET /instances` shows what the instance reports."""
 
     id: str
+    """Host UUID of the instance."""
     name: str
+    """Name of the instance."""
     degraded: bool
+    """Requested value."""
     reason: str
-    #: When the instance ends it by itself; null for a request to end it now.
+    """Reason in the request."""
     until: datetime | None
+    """When the instance clears the mark; null for a request to clear it now."""
 
 
-@per_cluster.post("/instances/{instance_id}/degrade", auth=_ACT, response={202: DegradeAnswer, **REFUSAL_RESPONSES})
+@per_cluster.post(
+    "/instances/{instance_id}/degrade", auth=_ACT, response={202: DegradeAnswer, **REFUSAL_RESPONSES}
+)
 def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeBody) -> Any:
-    """Have an instance report that it is degraded, so that balancers prefer others, or that it is so no longer."""
+    """Mark an instance as degraded, or clear the mark.
+
+    A worker asks the instance to report itself as degraded, so that balancers prefer other instances.
+    """
     facts = require_target(cluster, instance_id).view.facts
     require_reauthentication(request)
     actor, seconds = actor_of(request), body.minutes * 60 if body.degraded else 0.0
@@ -65,7 +77,7 @@ def degrade(request: HttpRequest, cluster: str, instance_id: str, body: DegradeB
         try:
             current_app.send_task(task, kwargs=asdict(degrade_request), expires=_TASK_EXPIRY_SECONDS)
         except OperationalError as error:
-            raise HttpError(503, "No worker can be reached, so nothing was requested: try again.") from error
+            raise HttpError(503, "No worker is reachable, so the request was not sent. Try again.") from error
 
     degradations.submit_degrade_request(degrade_request, actor.identity, send_task)
     until = timezone.now() + timedelta(seconds=seconds) if body.degraded else None

@@ -1,4 +1,4 @@
-"""Draining instances by the API. docs/api.md."""
+"""API routes that drain instances. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpRequest
-from ninja import Router, Schema
+from ninja import Router
 from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.changes.drain import DrainTarget, find_target, request_drain
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
-from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, actor_of, require_cluster, require_reauthentication
-from dashboards.shared.api.parameters import Body
+from dashboards.shared.api.change_responses import (
+    REFUSAL_RESPONSES,
+    actor_of,
+    require_cluster,
+    require_reauthentication,
+)
+from dashboards.shared.api.parameters import Body, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.models.access import Permission
 from fleet.models.drains import Drain
@@ -27,40 +32,59 @@ _MIN_REASON_LENGTH = 3
 
 
 class DrainBody(Body):
-    """Whether an instance drains, and why; `even_last`: although no other instance of its kind accepts connections."""
+    """A request to drain or to undrain an instance."""
 
     drained: bool
+    """`true`: drain the instance; `false`: undrain it."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)]
+    """Reason, which the instance reports."""
     even_last: bool = False
+    """Drain the instance although no other instance of its kind accepts connections."""
 
 
 class DrainAnswer(Schema):
-    """What operators last requested of an instance, and what the instance reports."""
+    """The last drain request for an instance, and what the instance reports."""
 
     id: str
+    """Host UUID of the instance."""
     name: str
-    #: The request; null when the console never drained this instance.
+    """Name of the instance."""
     drained: bool | None
+    """Requested value; null when nobody drained this instance with Refloat."""
     reason: str
+    """Reason of the request; empty without a request."""
     requested_by: str
+    """User who sent the request; empty without a request."""
     requested_at: datetime | None
-    #: When the instance last accepted the request, and why it did not; a worker repeats it until it does.
+    """When the request was sent; null without a request."""
     applied_at: datetime | None
+    """When the instance last accepted the request; null before that."""
     error: str
-    #: The instance reports that it drains, at the request of the console or of another program.
+    """Why the instance did not accept the request; a worker repeats the request until it does."""
     draining: bool
+    """Whether the instance reports that it drains, requested by Refloat or by another program."""
 
 
-@per_cluster.get("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES})
+@per_cluster.get(
+    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES}
+)
 def drain_request(request: HttpRequest, cluster: str, instance_id: str) -> Any:
-    """Read what operators last requested of an instance, and whether the instance has accepted it."""
+    """Get the drain request of an instance.
+
+    The response has the last request, and whether the instance accepted it.
+    """
     target = require_target(cluster, instance_id)
     return _create_response(target, target.row)
 
 
-@per_cluster.post("/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES})
+@per_cluster.post(
+    "/instances/{instance_id}/drain", auth=_ACT, response={200: DrainAnswer, **REFUSAL_RESPONSES}
+)
 def drain(request: HttpRequest, cluster: str, instance_id: str, body: DrainBody) -> Any:
-    """Drain an instance, or undrain it. A worker passes the request to the instance within seconds."""
+    """Drain or undrain an instance.
+
+    A worker sends the request to the instance within seconds. A drained instance accepts no new connections.
+    """
     target = require_target(cluster, instance_id)
     require_reauthentication(request)
     reason = require_reason(body.reason)
@@ -68,21 +92,23 @@ def drain(request: HttpRequest, cluster: str, instance_id: str, body: DrainBody)
         facts = target.view.facts
         raise HttpError(
             409,
-            f"No other {facts.kind.value} accepts connections: send `even_last: true` to drain {facts.name} anyway.",
+            f"No other {facts.kind.value} accepts connections. Send `even_last: true` to drain {facts.name} anyway.",
         )
-    return _create_response(target, request_drain(target, actor_of(request), should_drain=body.drained, reason=reason))
+    return _create_response(
+        target, request_drain(target, actor_of(request), should_drain=body.drained, reason=reason)
+    )
 
 
 def require_target(cluster: str, instance_id: str) -> DrainTarget:
-    """Return the instance, or 404."""
+    """Return the instance. Raises HttpError 404."""
     target = find_target(require_cluster(cluster), instance_id, record_reader.current_time())
     if target is None:
-        raise HttpError(404, f"There is no instance {instance_id} in the cluster {cluster}.")
+        raise HttpError(404, f"Instance {instance_id} was not found in cluster {cluster}.")
     return target
 
 
 def require_reason(text: str) -> str:
-    """Return a reason that instances accept and people can read, or 400."""
+    """Return a reason that instances accept and people can read. Raises HttpError 400."""
     reason = text.strip()
     if len(reason) < _MIN_REASON_LENGTH or not is_reason(reason):
         raise HttpError(

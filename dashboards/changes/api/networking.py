@@ -1,4 +1,4 @@
-"""The networking config by the API: read it with its ETag, plan a change of it with If-Match. docs/api.md."""
+"""API routes of the networking config: read it with its ETag, plan a change with If-Match. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Schema, Status
+from ninja import Router, Status
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeAnswer,
-    path_of,
-    respond_with_change,
-    read_if_match,
     actor_of,
     document_etag,
-    require_cluster,
-    set_etag,
     document_if_match,
+    path_of,
+    read_if_match,
+    require_cluster,
+    respond_with_change,
+    set_etag,
 )
-from dashboards.shared.api.parameters import Body
+from dashboards.shared.api.parameters import Body, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
 from fleet.changes import ChangeRefusedError, engine
@@ -43,45 +43,59 @@ _PLANS = document_if_match("/networking-config", 201)
 
 
 class ConfigAnswer(Schema):
-    """The config as it was last read."""
+    """The networking config as it was last read."""
 
     cluster: str
+    """Id of the cluster."""
     revision: str
-    #: `defaults`, `config-file` (owned by the auths' file) or `dynamic`.
+    """Revision of the config; the ETag has it too."""
     origin: str
+    """Origin of the config: `defaults`, `config-file` (owned by the config file of the auths) or `dynamic`."""
     read_at: datetime | None
-    #: Why the last attempt to read it failed; empty when it did not.
+    """When the config was last read."""
     error: str
-    #: Whether GracefulTunnelClosing survives being written; null while nobody tried.
+    """Why the last attempt to read the config failed; empty after a success."""
     knows_closing: bool | None
+    """Whether the auths keep the field GracefulTunnelClosing when it is written; null before anybody tried."""
     document: dict[str, Any]
+    """The config as Teleport shows it: kind, metadata and spec."""
 
 
 class NetworkingPlanBody(Body):
-    """A change: fields by key as a person writes them, or a whole spec, or an old revision to go back to."""
+    """A change of the networking config: exactly one of the fields."""
 
     fields: dict[str, str] | None = None
+    """New values by field, as people write them: `{\"keep_alive_interval\": \"1m\"}`."""
     spec: dict[str, Any] | None = None
+    """A whole spec, as in the document."""
     revision: str | None = None
+    """An earlier revision to restore."""
 
 
 class RevisionItem(Schema):
-    """A config that was in force."""
+    """A revision of the networking config."""
 
     revision: str
+    """Revision of the config."""
     at: datetime
-    #: Empty when it was not written through this console.
+    """When Refloat first read this revision."""
     who: str
+    """User who wrote the revision; empty when it was not written with Refloat."""
     reason: str
+    """Reason that the user gave."""
     change: int | None
+    """Number of the change that wrote the revision; null without one."""
     document: dict[str, Any]
+    """The config as Teleport shows it: kind, metadata and spec."""
 
 
 class RevisionsAnswer(Schema):
-    """The newest revisions."""
+    """A list of revisions."""
 
     cluster: str
+    """Id of the cluster."""
     revisions: list[RevisionItem]
+    """Revisions, the current one first."""
 
 
 @per_cluster.get(
@@ -91,7 +105,10 @@ class RevisionsAnswer(Schema):
     openapi_extra=document_etag(),
 )
 def networking_config(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
-    """Read the networking config; the ETag is what a plan wants as If-Match."""
+    """Get the networking config.
+
+    Send its ETag as If-Match when you plan a change.
+    """
     current = networking.require_current_revision(require_cluster(cluster))
     row = networking.read_state_of(cluster)
     assert row is not None, "it was read, so there is a row"
@@ -107,9 +124,14 @@ def networking_config(request: HttpRequest, response: HttpResponse, cluster: str
     )
 
 
-@per_cluster.get("/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSAL_RESPONSES})
+@per_cluster.get(
+    "/networking-config/revisions", auth=_VIEW, response={200: RevisionsAnswer, **REFUSAL_RESPONSES}
+)
 def revisions(request: HttpRequest, cluster: str) -> Any:
-    """List the newest hundred revisions, the present one first."""
+    """List networking config revisions.
+
+    The list has the newest 100 revisions, the current one first.
+    """
     rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_REVISIONS]
     return RevisionsAnswer(
         cluster=cluster,
@@ -134,7 +156,10 @@ def revisions(request: HttpRequest, cluster: str) -> Any:
     openapi_extra=_PLANS,
 )
 def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanBody) -> Any:
-    """Plan a change of the revision in If-Match; nothing is written before it is confirmed."""
+    """Plan a networking config change.
+
+    The change is based on the revision in If-Match. Nothing is written before you confirm the change.
+    """
     base_revision, now = read_if_match(request, path_of(cluster, "networking-config")), timezone.now()
     current = networking.require_current_revision(require_cluster(cluster))
     after = body.dict(exclude_none=True)
@@ -146,19 +171,25 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Netwo
     return Status(201, respond_with_change(response, change))
 
 
-def _read_desired_config(cluster: str, current: NetworkingRevision, body: NetworkingPlanBody) -> NetworkingConfig:
-    """The config that is asked for. Raises Refused, with problems by key."""
+def _read_desired_config(
+    cluster: str, current: NetworkingRevision, body: NetworkingPlanBody
+) -> NetworkingConfig:
+    """Return the requested config. Raises ChangeRefusedError, with problems by field."""
     if sum(field_value is not None for field_value in (body.fields, body.spec, body.revision)) != 1:
-        raise ChangeRefusedError("say one of: fields, spec, revision", {"fields": "one of three must be there"})
+        raise ChangeRefusedError(
+            "send exactly one of: fields, spec, revision", {"fields": "exactly one of the three is required"}
+        )
     try:
         if body.fields is not None:
             return rules.set_fields(networking.resource_of(current).config, body.fields)
         if body.spec is not None:
             return config_yaml.from_document({"spec": body.spec}, strict=True).config
     except NetworkingConfigError as error:
-        raise ChangeRefusedError(str(error), {field_value.key: field_value.sentence for field_value in error.problems}) from None
+        raise ChangeRefusedError(
+            str(error), {field_value.key: field_value.sentence for field_value in error.problems}
+        ) from None
     revision = body.revision or ""
     row = NetworkingRevision.objects.filter(cluster=cluster, revision=revision.replace("\0", "")).first()
     if row is None:
-        raise ChangeRefusedError(f"there was no revision {revision}", {"revision": "was never seen"})
+        raise ChangeRefusedError(f"revision {revision} was not found", {"revision": "was not found"})
     return networking.resource_of(row).config

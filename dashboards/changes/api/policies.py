@@ -1,4 +1,4 @@
-"""Env-driven policies by the API: what runs beside what is wanted, and plans of other values. docs/api.md."""
+"""API routes of policies: read running and desired values, plan a change of them. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Schema, Status
+from ninja import Router, Status
 from pydantic import Field
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeAnswer,
-    path_of,
-    respond_with_change,
-    read_if_match,
     actor_of,
     document_etag,
-    require_cluster,
-    set_etag,
     document_if_match,
+    path_of,
+    read_if_match,
+    require_cluster,
+    respond_with_change,
+    set_etag,
 )
-from dashboards.shared.api.parameters import Body
+from dashboards.shared.api.parameters import Body, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.record_reader import record
 from fleet.changes.policies import desired, matrix, planning
@@ -35,53 +35,73 @@ _PLANS = document_if_match("/policies", 201)
 
 
 class PolicyItem(Schema):
-    """One policy of one instance."""
+    """A policy of an instance."""
 
     name: str
-    #: free, same, restart, drift, left or unknown.
+    """Name of the environment variable."""
     state: str
+    """`free` (not managed), `same` (matches), `restart` (matches after a restart), `drift`, `left` (not managed any
+    more, but still in the instance's file) or `unknown`.
+    """
     desired: str
-    #: "role", "instance", or empty.
+    """Desired value; empty when the policy is not managed."""
     desired_of: str
+    """Where the desired value comes from: `role` or `instance`; empty when the policy is not managed."""
     value: str | None
-    #: flag, file, env or default.
+    """Value that the instance runs with; null when unknown."""
     source: str | None
+    """Source of that value: `flag`, `file`, `env` or `default`; null when unknown."""
     next_value: str | None
-    #: What it would run with if it had accepted nothing; null when it does not say.
+    """Value after the next restart; null when unknown."""
     beneath: str | None
+    """Value without any desired value; null when the instance does not report it."""
 
 
 class InstancePolicies(Schema):
-    """One instance."""
+    """An instance with its policies."""
 
     id: str
+    """Host UUID of the instance."""
     name: str
+    """Name of the instance."""
     role: str
-    #: It takes policies over the network and restarts itself; else `note` says why not.
+    """Role: `auth` or `proxy`."""
     takes: bool
+    """Whether the instance accepts policies over the network and restarts itself."""
     note: str
+    """Why the instance does not; empty when it does."""
     policies: list[PolicyItem]
+    """Policies of the instance."""
 
 
 class PoliciesAnswer(Schema):
-    """All that is wanted, by role or instance id, and what runs."""
+    """Desired values, and the values that instances run with."""
 
     cluster: str
+    """Id of the cluster."""
     revision: str
+    """Revision of the desired values; the ETag has it too."""
     desired: dict[str, dict[str, str]]
+    """Desired values by role or instance id, then by policy."""
     instances: list[InstancePolicies]
-    #: What is still wanted of instances that were deregistered, by id.
+    """Instances with their policies."""
     gone: dict[str, dict[str, str]]
+    """Desired values of deregistered instances, by instance id."""
 
 
 class PolicyPlanBody(Body):
-    """Other values: of each target named all its policies; other targets stay as they are."""
+    """A change of desired values."""
 
     desired: dict[str, dict[str, str]]
-    #: Restart instances with it.
+    """Desired values by role or instance id. A target that is named gets exactly these policies; other targets
+    stay as they are.
+    """
     roll_out: bool = True
-    #: at_once, drain, settle, patience; whole numbers.
+    """Whether instances are restarted so that the new values take effect."""
     terms: Annotated[dict[str, int | str], Field(default_factory=dict)]
+    """Rollout settings as whole numbers: `at_once` (instances at a time), `drain`, `settle` and `patience`
+    (seconds).
+    """
 
 
 @per_cluster.get(
@@ -91,7 +111,11 @@ class PolicyPlanBody(Body):
     openapi_extra=document_etag(),
 )
 def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
-    """Read what instances run with and what is wanted; the ETag is what a plan wants as If-Match."""
+    """Get the policies.
+
+    The response has the desired values and the values that instances run with. Send its ETag as If-Match when you
+    plan a change.
+    """
     desired_values = desired.desired_values_of(require_cluster(cluster))
     rows = planning.instance_rows_of(cluster, desired_values, record())
     revision = desired.revision_of(desired_values)
@@ -116,7 +140,9 @@ def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
                         value=cell.current_value,
                         source=cell.source.value if cell.source else None,
                         next_value=cell.next_value,
-                        beneath=cell.report.fallback_value.text if cell.report and cell.report.fallback_value else None,
+                        beneath=cell.report.fallback_value.text
+                        if cell.report and cell.report.fallback_value
+                        else None,
                     )
                     for cell in row.cells
                 ],
@@ -134,7 +160,10 @@ def policies(request: HttpRequest, response: HttpResponse, cluster: str) -> Any:
     openapi_extra=_PLANS,
 )
 def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanBody) -> Any:
-    """Plan other policies, on the revision in If-Match; nothing happens before it is confirmed."""
+    """Plan a policy change.
+
+    The change is based on the revision in If-Match. Nothing runs before you confirm the change.
+    """
     change = planning.plan_change(
         require_cluster(cluster),
         {**desired.desired_values_of(cluster), **body.desired},

@@ -1,4 +1,4 @@
-"""Reconnect campaigns by the API, and what is done to one, or to a rollout, that runs. docs/api.md."""
+"""API routes of reconnect campaigns, and of the progress of campaigns and rollouts. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Query, Router, Schema, Status
+from ninja import Query, Router, Status
 from pydantic import Field
 
 from dashboards.changes import campaign_plans, campaign_rows, change_rows
@@ -15,15 +15,15 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeAnswer,
-    respond_with_change,
     actor_of,
     document_etag,
+    document_if_match,
     require_cluster,
+    respond_with_change,
     set_etag,
     version_of,
-    document_if_match,
 )
-from dashboards.shared.api.parameters import Body, Parameters
+from dashboards.shared.api.parameters import Body, Parameters, Schema
 from dashboards.shared.api.per_cluster import PerCluster
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
@@ -38,75 +38,110 @@ _STEP = document_if_match("/changes/{id}", 200)
 
 
 class CampaignPlanBody(Body):
-    """Whom (all that is given must hold), and how fast."""
+    """Target agents and settings of a reconnect campaign. Agents must match every filter that is set."""
 
-    #: Which connection moves: the tunnel to a proxy, or the connection to an auth; default: "auth" if `auth` is given.
     connection: Literal["", "tunnel", "auth"] = ""
-    #: The filter of the Agents page; the name or id of a proxy, or of an auth, to leave; names or ids of agents.
+    """Connection that moves: `tunnel` (to a proxy) or `auth`; default: `auth` when `auth` is set, otherwise
+    `tunnel`.
+    """
     q: Annotated[str, Field(max_length=2000)] = ""
+    """Filter of the Agents page."""
     proxy: Annotated[str, Field(max_length=200)] = ""
+    """Name or id of the proxy that agents leave."""
     auth: Annotated[str, Field(max_length=200)] = ""
+    """Name or id of the auth that agents leave."""
     agents: Annotated[list[str], Field(default_factory=list)]
-    #: rate, per_proxy, canaries, hold, jitter, patience, max_failed, max_stranded, window_from, window_to.
+    """Names or ids of agents."""
     pace: Annotated[dict[str, int | str], Field(default_factory=dict)]
+    """Campaign settings: `rate` (agents per minute), `per_proxy` (agents in progress per proxy or auth),
+    `canaries`, `hold`, `jitter`, `patience` (seconds), `max_failed` (percent), `max_stranded` (agents),
+    `window_from` and `window_to` (UTC).
+    """
 
 
 class ChangeProgress(Schema):
-    """How far a change is: agents of a campaign, instances of a rollout, tunnels that were to close."""
+    """Progress of a change: agents of a campaign, instances of a rollout, or tunnels to close."""
 
     id: int
-    #: What the change's ETag names, for If-Match.
+    """Number of the change."""
     revision: str
+    """Revision in the ETag, to send as If-Match."""
     kind: str
+    """Kind of the change."""
     state: str
+    """State of the change."""
     detail: str
+    """Progress in one sentence."""
     total: int
+    """Number of agents, instances or tunnels."""
     done: int
+    """How many of them are finished."""
     percent: int
+    """Percentage that is finished."""
     failed: int
-    #: Of a campaign.
+    """How many of them failed."""
     ok: int | None = None
+    """Campaigns: number of agents that succeeded; otherwise null."""
     skipped: int | None = None
+    """Campaigns: number of skipped agents; otherwise null."""
     remaining: int | None = None
+    """Campaigns: number of agents that are not finished; otherwise null."""
     eta_seconds: float | None = None
+    """Campaigns: estimated seconds to the end; otherwise null."""
     waits_for: str = ""
+    """Why no agent is asked at present; empty otherwise."""
 
 
 class ResultItem(Schema):
-    """One agent of a campaign."""
+    """An agent of a campaign."""
 
     id: str
+    """Host UUID of the agent."""
     name: str
+    """Hostname of the agent."""
     state: str
+    """State of the agent in the campaign: `waiting` (pending), `due` (scheduled), `asked` (in progress), `ok`
+    (succeeded), `failed` or `skipped`.
+    """
     reason: str
-    #: The proxy or auth it was asked to leave.
+    """Why the agent failed or was skipped."""
     leaves: str
-    #: The proxy through which it was asked to leave an auth.
+    """Proxy or auth that the agent is asked to leave."""
     via: str
+    """Proxy that asks the agent to leave an auth."""
     new_proxy: str
+    """Proxy that the agent moved to."""
     new_auth: str
+    """Auth that the agent moved to."""
     seconds: float | None
+    """Seconds from the request to the result; null before that."""
 
 
 class ResultsAnswer(Schema):
-    """Agents of a campaign in the order of their turns; `next` is the `after` of the page after it."""
+    """One page of a campaign's agents."""
 
     next: int | None
+    """Value of `after` for the next page; null on the last page."""
     agents: list[ResultItem]
+    """Agents in the order of the campaign."""
 
 
 class ResultFilters(Parameters):
-    """Parameters of the results."""
+    """Query parameters of the list of a campaign's agents."""
 
     state: str = ""
+    """Only agents in this state."""
     after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
+    """Value of `next` in the previous page."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Most agents in the response."""
 
 
 class ChangeActionBody(Body):
-    """What to do."""
+    """An action on a running change."""
 
     do: Literal["pause", "resume", "stop", "abort"]
+    """`pause`, `resume`, `stop` (skip what is pending, finish what is in progress) or `abort` (campaigns: end now)."""
 
 
 @per_cluster.post(
@@ -116,7 +151,10 @@ class ChangeActionBody(Body):
     openapi_extra=document_etag(201),
 )
 def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: CampaignPlanBody) -> Any:
-    """Plan a campaign, its list of agents frozen; nobody is asked before it is confirmed."""
+    """Plan a reconnect campaign.
+
+    The target list is fixed when the plan is made. No agent is asked to reconnect before you confirm the change.
+    """
     filters = {
         "connection": body.connection,
         "q": body.q,
@@ -124,7 +162,9 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Campa
         "auth": body.auth,
         "agents": "\n".join(body.agents),
     }
-    change = campaign_plans.plan_campaign(require_cluster(cluster), filters, body.pace, actor_of(request), timezone.now())
+    change = campaign_plans.plan_campaign(
+        require_cluster(cluster), filters, body.pace, actor_of(request), timezone.now()
+    )
     return Status(201, respond_with_change(response, change))
 
 
@@ -135,13 +175,21 @@ def plan(request: HttpRequest, response: HttpResponse, cluster: str, body: Campa
     openapi_extra=document_etag(),
 )
 def progress(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
-    """Say how far a change is."""
+    """Get the progress of a change.
+
+    The numbers are agents of a campaign, instances of a rollout, or tunnels to close.
+    """
     return _create_progress_response(response, change_routes.require_change(cluster, change_id))
 
 
-@per_cluster.get("/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSAL_RESPONSES})
+@per_cluster.get(
+    "/changes/{int:change_id}/agents", auth=_VIEW, response={200: ResultsAnswer, **REFUSAL_RESPONSES}
+)
 def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[ResultFilters]) -> Any:
-    """List what became of each agent of a campaign."""
+    """List the agents of a campaign.
+
+    Each agent has its state and its result.
+    """
     return _create_results_response(change_routes.require_change(cluster, change_id), filters)
 
 
@@ -151,10 +199,17 @@ def results(request: HttpRequest, cluster: str, change_id: int, filters: Query[R
     response={200: ChangeProgress, **REFUSAL_RESPONSES},
     openapi_extra=_STEP,
 )
-def act(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionBody) -> Any:
-    """Pause, resume, stop or abort a campaign or a rollout that runs."""
+def act(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, body: ChangeActionBody
+) -> Any:
+    """Pause, resume, stop or abort a change.
+
+    Only for running campaigns and rollouts.
+    """
     row = change_routes.require_permitted_change(request, cluster, change_id)
-    return _create_progress_response(response, kinds.run_action(row, body.do, actor_of(request), timezone.now()))
+    return _create_progress_response(
+        response, kinds.run_action(row, body.do, actor_of(request), timezone.now())
+    )
 
 
 def _create_progress_response(response: HttpResponse, row: Change) -> ChangeProgress:

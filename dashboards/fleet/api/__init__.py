@@ -1,3 +1,3 @@
-"""API of the fleet."""
+"""API routes of the fleet."""
 
 from __future__ import annotations

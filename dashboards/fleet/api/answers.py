@@ -1,4 +1,4 @@
-"""Reader types turned into the API's answers."""
+"""Conversions of reader types to API responses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fleet.vocabulary.verdicts import State
 
 
 def build_dated_fields(cluster: str, as_of: float | None, now: float, *, stale: bool) -> dict[str, Any]:
-    """The fields of `Dated`. An age is never negative: a clock that is a little ahead says nothing."""
+    """Return the fields of `DatedResponse`. An age is never negative, even when the clock of a poller is ahead."""
     age = None if as_of is None else max(0, round((now - as_of) * 1000))
     return {"cluster": cluster, "as_of": moment(as_of), "age_ms": age, "stale": stale}
 
 
 def count_by_slug(counts: Mapping[State, int], *, include_zero: bool = True) -> dict[str, int]:
-    """Counts by slug: every state, or only those that have any."""
+    """Return counts by slug: of every state, or only of states with agents."""
     return {state.slug: counts.get(state, 0) for state in State if include_zero or counts.get(state)}
 
 
 def summary(summary: Summary, now: float) -> schemas.SummaryAnswer:
-    """Answer with the summary."""
+    """Return the response with the fleet summary."""
     return schemas.SummaryAnswer(
         **build_dated_fields(summary.cluster, summary.as_of, now, stale=summary.stale),
         interval_ms=round(summary.interval * 1000),
@@ -38,9 +38,9 @@ def summary(summary: Summary, now: float) -> schemas.SummaryAnswer:
 
 
 def instance(view: InstanceView) -> schemas.InstanceItem:
-    """Answer with one instance."""
+    """Return one instance of a response."""
     facts = view.facts
-    # What the schema calls as the facts do is answered as it was seen.
+    # Fields with the same name in the schema and in the facts are copied.
     return schemas.InstanceItem.model_validate(
         {
             **fields_of(facts),
@@ -70,18 +70,20 @@ def instance(view: InstanceView) -> schemas.InstanceItem:
 
 
 def agent(view: AgentView, instances: Iterable[InstanceView]) -> schemas.AgentItem:
-    """Answer with one agent of a list."""
-    return schemas.AgentItem(**_agent_fields(view, {instance_view.facts.id: instance_view for instance_view in instances}))
+    """Return one agent of a response."""
+    return schemas.AgentItem(
+        **_agent_fields(view, {instance_view.facts.id: instance_view for instance_view in instances})
+    )
 
 
 def agents(views: Iterable[AgentView], instances: Iterable[InstanceView]) -> list[schemas.AgentItem]:
-    """Answer with a list of agents."""
+    """Return a list of agents of a response."""
     by_id = {instance_view.facts.id: instance_view for instance_view in instances}
     return [schemas.AgentItem(**_agent_fields(view, by_id)) for view in views]
 
 
 def explanation(cluster: str, explanation: Explanation) -> schemas.AgentAnswer:
-    """Answer with one agent and its evidence."""
+    """Return the response with one agent and its evidence."""
     by_id = {instance_view.facts.id: instance_view for instance_view in explanation.instances.values()}
     return schemas.AgentAnswer(
         **_agent_fields(explanation.view, by_id),
@@ -97,7 +99,9 @@ def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[st
         if not instance_id:
             return None
         instance_view = by_id.get(instance_id)
-        return schemas.InstanceRef(id=instance_id, name=instance_id if instance_view is None else instance_view.facts.name)
+        return schemas.InstanceRef(
+            id=instance_id, name=instance_id if instance_view is None else instance_view.facts.name
+        )
 
     def proxy_ref_of(instance_id: str) -> schemas.ProxyRef:
         instance_view = by_id.get(instance_id)
@@ -129,7 +133,9 @@ def _agent_fields(view: AgentView, by_id: Mapping[str, InstanceView]) -> dict[st
     }
 
 
-def _instance_refs_of(indices: Iterable[int], instances: Mapping[int, InstanceView]) -> list[schemas.InstanceRef]:
+def _instance_refs_of(
+    indices: Iterable[int], instances: Mapping[int, InstanceView]
+) -> list[schemas.InstanceRef]:
     all_facts = [instances[index].facts for index in indices if index in instances]
     return [schemas.InstanceRef(id=facts.id, name=facts.name) for facts in all_facts]
 
@@ -158,12 +164,16 @@ def _evidence(explanation: Explanation) -> schemas.EvidenceItem:
 
 
 def _agent_report_of(explanation: Explanation) -> schemas.SaidItem | None:
-    # Dates only: how old they are is for pages.
+    # Dates only: ages are for pages.
     report_view = present_agent_report(explanation, now=0.0)
     if report_view is None:
         return None
-    through = report_view.through_id and schemas.InstanceRef(id=report_view.through_id, name=report_view.through)
-    return schemas.SaidItem.model_validate(asdict(report_view) | {"asked_at": report_view.at, "through": through or None})
+    through = report_view.through_id and schemas.InstanceRef(
+        id=report_view.through_id, name=report_view.through
+    )
+    return schemas.SaidItem.model_validate(
+        asdict(report_view) | {"asked_at": report_view.at, "through": through or None}
+    )
 
 
 def _heartbeat(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> schemas.HeartbeatItem:

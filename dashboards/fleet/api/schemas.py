@@ -1,249 +1,341 @@
-"""The API's answers. Times are ISO 8601 in UTC; ages and intervals say their unit."""
+"""Responses of the API about the fleet. Times are ISO 8601 in UTC; the names of ages and intervals end in the unit.
+
+The string below a field is its description in the OpenAPI document.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from ninja import Schema
+from dashboards.shared.api.parameters import Schema
 
 
 class Problem(Schema):
-    """What went wrong, as one sentence."""
+    """An error."""
 
     detail: str
+    """What happened, why if that is known, and what to do."""
 
 
 class DatedResponse(Schema):
-    """What every answer about a fleet says of its age."""
+    """Cluster and age of the data."""
 
     cluster: str
-    #: When the newest round concluded; null before the first one.
+    """Id of the cluster."""
     as_of: datetime | None
+    """When Refloat last finished polling the whole fleet; null before the first time."""
     age_ms: int | None
-    #: Too old: every state but `retired` reads as unknown.
+    """Age of the data in milliseconds; null before the first poll."""
     stale: bool
+    """Whether the data is too old to use. Then every state except `retired` is `unknown`."""
 
 
 class SummaryAnswer(DatedResponse):
-    """The fleet in ten numbers; every state is in `counts`."""
+    """Number of agents by state."""
 
     interval_ms: int
+    """Interval between two polls of the whole fleet in milliseconds."""
     agents: int
+    """Number of agents."""
     instances: int
+    """Number of auths and proxies."""
     counts: dict[str, int]
+    """Number of agents by state; every state is present."""
 
 
 class InstanceRef(Schema):
-    """An instance, named."""
+    """Id and name of an instance."""
 
     id: str
+    """Host UUID of the instance."""
     name: str
+    """Name of the instance: `proxy-1`."""
 
 
 class ProxyRef(InstanceRef):
-    """A proxy that an agent has a tunnel to; its group and generation, empty and 0 for a proxy that states none."""
+    """A proxy that an agent has a tunnel to."""
 
     group: str
+    """Proxy group; empty when the proxy reports none."""
     generation: int
+    """Generation of the proxy in its group; 0 when the proxy reports none."""
 
 
 class AgentItem(Schema):
-    """One agent in a list."""
+    """An agent with its state."""
 
     id: str
+    """Host UUID of the agent."""
     name: str
+    """Hostname of the agent."""
     state: str
-    #: A code; empty when nothing is wrong.
+    """State of the agent: `healthy`, `degraded`, `at_risk`, `stranded`, `offline`, `working` (reconnecting),
+    `excess` (excess tunnels), `never` (never connected), `retired` or `unknown`.
+    """
     reason: str
+    """Reason code of the state: `auth-unhealthy`, `no-tunnel`; empty when nothing is wrong."""
     sentence: str
-    #: The instance at fault, or `backend/<cluster>`, or empty.
+    """Explanation of the state in one or two sentences, with names and without times."""
     cause: str
-    #: Will it recover by itself: `not-needed`, `by-itself`, `only-if-cause-recovers`, `unclear`.
+    """Id of the instance at fault, or `backend/CLUSTER`; empty without one."""
     recovery: str
+    """Predicted recovery: `not-needed`, `by-itself` (automatic), `only-if-cause-recovers` or `unclear`."""
     recovers_at: datetime | None
+    """Latest time of automatic recovery; null when none is predicted."""
     strands_at: datetime | None
+    """When an agent at risk becomes stranded; null without a deadline."""
     since: datetime | None
+    """Since when the agent has had this state."""
     auth: InstanceRef | None
-    #: The policy of its auth connection, as its heartbeat has it: `reconnect`, `pick_first`, or `unknown`; whether it
-    #: checks the health of its auth; when it read the policy.
+    """Auth that received the agent's last heartbeat; null when unknown."""
     mode: str
+    """Load balancing policy of the auth connection, from the last heartbeat: `reconnect`, `pick_first` or `unknown`."""
     health_check: bool | None
+    """Whether the agent checks the health of its auth; null without a heartbeat."""
     policy_read_at: datetime | None
+    """When the agent read that policy; null when the agent does not report it."""
     proxies: list[ProxyRef]
+    """Proxies with a live tunnel to the agent."""
     home: InstanceRef | None
+    """First proxy that the agent was seen on; null before its first tunnel."""
     heartbeat_at: datetime | None
+    """When the last heartbeat was written; null without one."""
     expires_at: datetime | None
+    """When the agent's resource expires; null without a heartbeat."""
 
 
 class AgentsAnswer(DatedResponse):
-    """One page of agents; `next` is the `cursor` of the page after it, null on the last."""
+    """One page of agents."""
 
     total: int
+    """Number of agents that match the filters, on all pages."""
     next: str | None
+    """Value of `cursor` for the next page; null on the last page."""
     agents: list[AgentItem]
+    """Agents on this page."""
 
 
 class AttemptItem(Schema):
-    """One try to reach an instance."""
+    """One attempt to reach an instance."""
 
     at: datetime
+    """When the attempt ended."""
     ok: bool
+    """Whether the instance responded."""
     error: str
+    """Why the attempt failed; empty after a success."""
 
 
 class DrainingItem(Schema):
-    """Somebody wants no new connections there."""
+    """A drain: the instance accepts no new connections."""
 
     reason: str
-    #: Since when that was seen.
+    """Why the instance drains, as it reports."""
     since: datetime
+    """When Refloat first saw that the instance drains."""
 
 
 class InstanceItem(Schema):
-    """One auth or proxy."""
+    """An auth or a proxy with its state."""
 
     id: str
+    """Host UUID of the instance."""
     name: str
+    """Name of the instance: `proxy-1`."""
     kind: str
+    """Kind: `auth` or `proxy`."""
     state: str
-    #: Why it is not ok; empty when it is.
+    """State of the instance: `ok`, `silent` (not responding), `unhealthy`, `expired`, `gone` (deregistered) or
+    `unknown`.
+    """
     sentence: str
-    #: What repeated polls make of it as a destination: `unknown`, `healthy`, `degraded`, `unhealthy`; since when, and
-    #: why when it is not well.
+    """Why the instance is not OK; empty when it is."""
     health: str
+    """Destination health after repeated polls: `healthy`, `degraded`, `unhealthy` or `unknown`."""
     health_since: datetime | None
+    """Since when the instance has had this destination health."""
     health_sentence: str
+    """Why the destination health is `degraded` or `unhealthy`; empty otherwise."""
     draining: DrainingItem | None
-    #: What a sick proxy suffers from when that is not itself: the id of the auth that it heartbeats through, or
-    #: `backend/CLUSTER`; else empty.
+    """Reason and start of a drain; null when the instance accepts new connections."""
     cause: str
-    #: Of a proxy: id of the auth that took its newest heartbeat; empty when the proxy writes its resource itself.
+    """What a failing proxy fails because of, when that is not the proxy itself: the id of its auth, or
+    `backend/CLUSTER`; otherwise empty.
+    """
     heartbeat_auth: str
-    #: Of an auth: names of the proxies that heartbeat through it.
+    """Of a proxy: id of the auth that received its last heartbeat; empty when the proxy writes its resource itself."""
     proxies: list[str]
-    #: Why it reports that it is degraded, so that others are preferred to it; null when it does not.
+    """Of an auth: names of the proxies that heartbeat through it."""
     degraded: str | None
+    """Why the instance reports itself as degraded; null when it does not."""
     address: str
+    """Address of gRPC, `host:port`."""
     diag_address: str
+    """Address of `/healthz`, `/readyz` and `/metrics`, `host:port`; empty when unknown."""
     version: str
-    #: Of a proxy: its group and generation, empty and 0 when it states none.
+    """Version that the instance reports."""
     group: str
+    """Of a proxy: its group; empty when it reports none."""
     generation: int
-    #: Where it runs; empty when it does not say.
+    """Of a proxy: its generation in the group; 0 when it reports none."""
     region: str
+    """Region that the instance reports; empty when it reports none."""
     ttl_seconds: float | None
+    """Time to live of the instance's resource in seconds; null when the resource was never seen."""
     expires_at: datetime | None
-    #: The last answers of grpc.health.v1 and of `/readyz`.
+    """When the instance's resource expires; null when the resource was never seen."""
     serving: str | None
+    """Last status of grpc.health.v1: `SERVING`, `NOT_SERVING`, `SERVICE_UNKNOWN` or `UNKNOWN`; null without a
+    response.
+    """
     readyz: int | None
+    """Last HTTP status code of `/readyz`; null without a response."""
     attempts: list[AttemptItem]
-    #: Live tunnels it reports (proxies), or agents that are connected to it (auths), stranded ones among them.
+    """Last two attempts to reach the instance, the newest first."""
     agents: int
-    #: Its agents by state, those with none left out.
+    """Of a proxy: number of live tunnels. Of an auth: number of agents connected to it, stranded ones included."""
     counts: dict[str, int]
+    """Number of its agents by state; states without agents are left out."""
 
 
 class InstancesAnswer(DatedResponse):
-    """All instances ever seen."""
+    """All auths and proxies that were ever seen."""
 
     instances: list[InstanceItem]
+    """Auths and proxies, deregistered ones included."""
 
 
 class HeartbeatItem(Schema):
-    """An agent's resource, and the policy it says it runs with."""
+    """An agent's resource, and the policy that the agent reports in it."""
 
     auth: InstanceRef | None
+    """Auth that received the heartbeat."""
     via_proxy: InstanceRef | None
+    """Proxy that the agent reaches the auth through; null when it connects directly."""
     expires_at: datetime | None
+    """When the agent's resource expires."""
     ttl_seconds: float
+    """Time to live of the agent's resource after a heartbeat, in seconds."""
     mode: str
+    """Load balancing policy of the auth connection: `reconnect`, `pick_first` or `unknown`."""
     health_check: bool
+    """Whether the agent checks the health of its auth."""
     policy_read_at: datetime | None
-    #: Wanted tunnels; 0: one to every proxy.
+    """When the agent read that policy; null when the agent does not report it."""
     desired: int
+    """Desired number of tunnels; 0: one to every proxy."""
     claimed: int
+    """Number of proxies that the agent reports a tunnel to."""
     tracked: int
+    """Number of unexpired proxies that the agent knows."""
 
 
 class TunnelItem(InstanceRef):
     """A proxy that reports a tunnel of an agent."""
 
-    #: By the proxy's word; null when it has just gone.
     opened_at: datetime | None
+    """When the tunnel was opened, as the proxy reports; null when the tunnel has just closed."""
 
 
 class EvidenceItem(Schema):
-    """Everything seen of an agent."""
+    """Data that an agent's state was derived from."""
 
     heartbeat: HeartbeatItem | None
+    """Last heartbeat; null without one."""
     tunnels: list[TunnelItem]
+    """Tunnels in the newest reports of the proxies."""
     last_proxies: list[InstanceRef]
+    """Proxies that the agent was last seen on, the newest first."""
     last_auth: InstanceRef | None
+    """Auth that received the last heartbeat."""
     retired: bool
+    """Whether an operator retired the agent."""
     had_tunnel: bool
+    """Whether the agent ever had a tunnel."""
     working_until: datetime | None
+    """When the reconnect that Refloat requested times out; null without one."""
 
 
 class SaidProxyItem(InstanceRef):
-    """A proxy that an agent knows, or holds a tunnel to."""
+    """A proxy that an agent knows, or has a tunnel to."""
 
     group: str
+    """Proxy group; empty when the proxy reports none."""
     generation: int
-    #: It wants a tunnel there.
+    """Generation of the proxy in its group; 0 when it reports none."""
     desired: bool
-    #: It has one there, since then, with so many user connections; `retired`: it closes when those have ended.
+    """Whether the agent wants a tunnel to the proxy."""
     claimed: bool
+    """Whether the agent has a tunnel to the proxy."""
     opened_at: datetime | None
+    """When that tunnel was opened; null without one."""
     sessions: int
+    """Number of user connections on that tunnel."""
     retired: bool
-    #: The proxy takes no new tunnels; the agent lets its tunnel go; the proxy asked it to.
+    """Whether that tunnel closes when its last user connection ends."""
     draining: bool
+    """Whether the proxy accepts no new tunnels."""
     leaving: bool
+    """Whether the agent is closing its tunnel to the proxy."""
     advised: bool
-    #: When it forgets the proxy, unless it hears of it again.
+    """Whether the proxy asked the agent to reconnect."""
     expires_at: datetime | None
+    """When the agent forgets the proxy, unless it is announced again."""
 
 
 class AuthReconnectItem(Schema):
-    """When an agent moves its auth connection, by its flags."""
+    """Settings of an agent's auth reconnects."""
 
-    #: From an unhealthy auth to the first attempt at another, at most; null: 2 s to 3 s, as Teleport waits.
     first_wait_seconds: float | None
-    #: RPCs on a connection that was left end by force after this; null: never.
+    """Longest wait in seconds from an unhealthy auth to the first attempt at another; null: 2 s to 3 s, as in
+    Teleport.
+    """
     drain_timeout_seconds: float | None
-    #: It moves to a new connection this often; null: never.
+    """Seconds after which calls on the previous connection are cancelled; null: never."""
     every_seconds: float | None
+    """Interval in seconds between two moves to a new connection; null: never."""
 
 
 class SaidItem(Schema):
-    """What an agent said of itself when it was asked through its tunnel."""
+    """An agent's report about itself, read through its tunnel."""
 
     asked_at: datetime | None
+    """When the agent was asked."""
     through: InstanceRef | None
-    #: Why it did not answer; empty when it did.
+    """Proxy whose tunnel carried the request."""
     error: str
+    """Why the agent did not respond; empty when it did."""
     version: str
-    #: Wanted tunnels; 0: one to every proxy.
+    """Version that the agent reports."""
     desired: int
-    #: Dials under way.
+    """Desired number of tunnels; 0: one to every proxy."""
     dials: int
+    """Number of dials in progress."""
     services: list[str]
+    """Services that the agent offers."""
     proxies: list[SaidProxyItem]
-    #: Null for an agent that does not say.
+    """Proxies that the agent knows or has a tunnel to."""
     auth_reconnect: AuthReconnectItem | None
+    """Settings of the agent's auth reconnects; null when the agent does not report them."""
 
 
 class AgentAnswer(AgentItem):
-    """One agent with everything its verdict rests on."""
+    """One agent with the data that its state was derived from."""
 
     cluster: str
+    """Id of the cluster."""
     evidence: EvidenceItem
-    #: Null when it was not asked lately: who is not healthy is, and a sample of who is.
+    """Data that the state was derived from."""
     said: SaidItem | None
+    """The agent's own report, read through its tunnel; null when it was not read recently. Refloat reads the
+    reports of agents that are not healthy, and of a sample of healthy agents.
+    """
     instances: list[InstanceItem]
+    """Instances that the evidence names."""
 
 
 class ClustersAnswer(Schema):
-    """The clusters that may be asked for."""
+    """Clusters that you may see."""
 
     clusters: list[str]
+    """Ids of the clusters that you may see."""

@@ -1,3 +1,3 @@
-"""What routes of the API share."""
+"""Shared parts of the API routes."""
 
 from __future__ import annotations

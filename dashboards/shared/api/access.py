@@ -1,4 +1,4 @@
-"""Who may use an API route: whoever's bearer token, or session, has the permission the route names."""
+"""Access to API routes: the bearer token or the session must have the permission of the route."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.models.tokens import find_token
 
 
 class ApiAccess(HttpBearer):
-    """The guard of one route; `access` is what the check and the meta-test read back."""
+    """Authentication and authorization of one route; system check and meta-test read `access`."""
 
     def __init__(self, permission: Permission, *, of_cluster: bool = True) -> None:
         super().__init__()
@@ -28,30 +28,35 @@ class ApiAccess(HttpBearer):
 
     @override
     def __call__(self, request: HttpRequest) -> Any:
-        """Let in, with `request.auth` set, or answer 401 (by None) or 403."""
+        """Return the user, which ninja sets as `request.auth`, or None for 401. Raises HttpError 403."""
         if request.headers.get("Authorization"):
             return super().__call__(request)
         if not request.user.is_authenticated:
             return None
         if check_csrf(request) is not None:
-            raise HttpError(403, "The CSRF token is missing or wrong.")
+            raise HttpError(403, "The CSRF token is missing or wrong. Reload the page and try again.")
         return self._admit(request, request.user)
 
     @override
     def authenticate(self, request: HttpRequest, token: str) -> Any:
-        """Let a bearer in."""
+        """Return the user of a bearer token, or None for 401. Raises HttpError 403."""
         api_token = find_token(token, timezone.now())
         if api_token is None:
             return None
-        # What changes something is logged as done by this token, also what is refused.
+        # Changes, also refused ones, are logged as made with this token.
         request.refloat_token = api_token  # type: ignore[attr-defined] # read back by api.change_responses and request_log
         if not api_token.allows(self._permission):
-            raise HttpError(403, f"The token {api_token} has not the scope {self._permission.value}.")
+            raise HttpError(
+                403, f"Not allowed: the token {api_token} does not have the scope {self._permission.value}."
+            )
         return self._admit(request, api_token.user)
 
     def _admit(self, request: HttpRequest, user: User) -> User:
         match = request.resolver_match
         cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER) if match else DEFAULT_CLUSTER
         if not has_permission(user, self._permission, cluster if self.access.of_cluster else None):
-            raise HttpError(403, f"{user.get_username()} has not the permission: {self._permission.label}.")
+            raise HttpError(
+                403,
+                f'Not allowed: {user.get_username()} does not have the permission "{self._permission.label}".',
+            )
         return user

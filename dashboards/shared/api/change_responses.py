@@ -1,4 +1,4 @@
-"""What routes that change something share: the caller, the version that a change is made of, and its answer."""
+"""Shared parts of routes that change something: the caller, If-Match and ETag, and the response with the change."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from ninja import Schema
 from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.shared import recent_proof, request_actor
+from dashboards.shared.api.parameters import Schema
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known_cluster
 from fleet.audit import RequestActor
@@ -22,28 +22,32 @@ from fleet.models.tokens import ApiToken
 
 
 class Refusal(Schema):
-    """Why it was not done; `problems` by the key of the field, where it is about fields."""
+    """An error of a request that changes something."""
 
     detail: str
+    """What happened, why if that is known, and what to do."""
     problems: Annotated[dict[str, str], Field(default_factory=dict)]
-    #: Of a 412: what the ETag names now.
+    """Problems by field; empty when the error is not about fields."""
     revision: str = ""
+    """With status 412: the current revision, for the ETag; otherwise empty."""
 
 
-#: What these routes may answer besides their own.
+#: Error responses of these routes.
 REFUSAL_RESPONSES = {frozenset({400, 401, 403, 404, 409, 412, 428, 503}): Refusal}
 
 
 def document_etag(status: int = 200) -> dict[str, Any]:
-    """Say in the document that the answer carries an ETag; `openapi_extra` of a route."""
-    description = "What to send as If-Match with what changes it."
+    """Return the `openapi_extra` of a route whose response has an ETag."""
+    description = "Revision of the object. Send it as If-Match with requests that change the object."
     header = {"description": description, "required": True, "schema": {"type": "string"}}
     return {"responses": {status: {"headers": {"ETag": header}}}}
 
 
 def document_if_match(path: str, status: int) -> dict[str, Any]:
-    """Say in the document that If-Match must be sent, with the ETag of `where`, and that the answer carries one."""
-    description = f"The ETag of GET {path}. 428 without it, 412 when that is not what is there any more."
+    """Return the `openapi_extra` of a route that requires If-Match with the ETag of `path`, and returns an ETag."""
+    description = (
+        f"The ETag of GET {path}. Without it the status is 428; when the object has changed since, it is 412."
+    )
     header = {
         "in": "header",
         "name": "If-Match",
@@ -55,69 +59,92 @@ def document_if_match(path: str, status: int) -> dict[str, Any]:
 
 
 class ChangeItem(Schema):
-    """One change in a list."""
+    """A change."""
 
     id: int
-    #: What its ETag names, for If-Match; another one after each step.
+    """Number of the change."""
     revision: str
+    """Revision in the ETag, to send as If-Match; each step of the change makes a new one."""
     kind: str
+    """Kind of the change: `networking-config`, `policy` or `reconnect`."""
     state: str
+    """State of the change: `planned`, `confirmed`, `running`, `paused`, `verifying`, `verified`, `failed`,
+    `cancelled` or `undone`.
+    """
     title: str
+    """Title of the change."""
     who: str
+    """User who requested the change."""
     reason: str
+    """Reason that the user gave."""
     detail: str
+    """Progress or result in one sentence."""
     agents: int
+    """Number of affected agents."""
     approved_by: str
+    """User who approved the change; empty before the approval, or without a review."""
     created_at: datetime
+    """When the plan was made."""
     confirmed_at: datetime | None
+    """When the change was confirmed; null before that."""
     started_at: datetime | None
+    """When the change started to run; null before that."""
     ended_at: datetime | None
+    """When the change ended; null before that."""
 
 
 class ChangeAnswer(ChangeItem):
-    """One change with its plan and what came of it."""
+    """A change with its plan and its result."""
 
     cluster: str
-    #: What confirming it answers, with the number in it.
+    """Id of the cluster."""
     question: str
+    """Question that you answer by confirming the change, with the number of affected agents."""
     plan: dict[str, Any]
+    """What the change would do."""
     outcome: dict[str, Any]
+    """What the change did; empty before it ends."""
     progress: dict[str, Any]
+    """Progress of the change; its fields depend on the kind."""
     before: Any
+    """Values before the change."""
     after: Any
-    #: The word to send as `typed`, or empty.
+    """Values after the change."""
     asks_typed: str
+    """Word to send as `typed` with the confirmation; empty when none is needed."""
     asks_second: bool
+    """Whether a second person must approve the change."""
     undoes: int | None
+    """Number of the change that this change undoes; null otherwise."""
 
 
 def actor_of(request: HttpRequest) -> RequestActor:
-    """Who asks."""
+    """Return the actor of the request, for the audit log."""
     token: ApiToken | None = getattr(request, "refloat_token", None)
     return request_actor.actor_of(request, caller_of(request), token)
 
 
 def caller_of(request: HttpRequest) -> User:
-    """The user whom the route's guard let in."""
+    """Return the user who was authenticated for the route."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
     return user
 
 
 def require_reauthentication(request: HttpRequest) -> None:
-    """Require recent proof of who it is from a session; a token needs none. Raises ReauthenticationRequired."""
+    """Require a recent reauthentication of a session; a token needs none. Raises ReauthenticationRequired."""
     if getattr(request, "refloat_token", None) is None:
         recent_proof.require(request)
 
 
 def require_cluster(cluster: str) -> str:
-    """The cluster, or 404."""
+    """Return the id of a known cluster. Raises HttpError 404."""
     if not is_known_cluster(cluster):
-        raise HttpError(404, f"There is no cluster {cluster}.")
+        raise HttpError(404, f"Cluster {cluster} was not found.")
     return cluster
 
 
 class PreconditionFailed(Exception):
-    """What If-Match names is not there any more; `revision` is."""
+    """The object has another revision than If-Match names; `revision` is the current one."""
 
     def __init__(self, sentence: str, revision: str) -> None:
         super().__init__(sentence)
@@ -125,51 +152,54 @@ class PreconditionFailed(Exception):
 
 
 def path_of(cluster: str, resource: str) -> str:
-    """Where something of a cluster is read."""
+    """Return the path at which an object of a cluster is read."""
     return f"/api/v1/{resource}" if cluster == DEFAULT_CLUSTER else f"/api/v1/clusters/{cluster}/{resource}"
 
 
 def read_if_match(request: HttpRequest, path: str) -> str:
-    """The revision that the caller read at `where`. 428 without If-Match, 400 for one that names none."""
+    """Return the revision in If-Match, read at `path`. Raises HttpError 428 without it, 400 without a revision."""
     header = request.headers.get("If-Match", "").strip()
     if not header:
         raise HttpError(
             428,
-            f"Send If-Match with the ETag of GET {path}, so that nobody is overrun who changed it since.",
+            f"If-Match is missing. Send the ETag of GET {path}, so that no newer change is overwritten.",
         )
     revision = header.removeprefix("W/").strip('"')
     if revision in ("", "*") or "\0" in revision:
-        raise HttpError(400, f"If-Match must name what you read, as the ETag of GET {path} gives it.")
+        raise HttpError(400, f"If-Match has no revision. Send the ETag of GET {path}.")
     return revision
 
 
 def version_of(change: Change) -> str:
-    """What a change's ETag names: its step. Its plan never changes."""
+    """Return the revision of a change: its number and its step. The plan of a change never changes."""
     return f"{change.pk}-{change.step}"
 
 
 def set_etag(response: HttpResponse, revision: str) -> None:
-    """Have an answer carry an ETag."""
+    """Set the ETag of a response."""
     response["ETag"] = f'"{revision}"'
 
 
 def require_if_match(request: HttpRequest, change: Change) -> None:
-    """Refuse what is asked of a change that is not where the caller saw it. 428, 400, and Overtaken for 412."""
+    """Require If-Match with the current step of a change.
+
+    Raises HttpError 428 or 400, and PreconditionFailed for 412.
+    """
     path = path_of(change.cluster_id, f"changes/{change.pk}")
     if read_if_match(request, path) != version_of(change):
         raise PreconditionFailed(
-            f"The change is {change.state} by now: look at GET {path} again, and send its ETag as If-Match.",
+            f"Out of date: the change is {change.state} now. Read GET {path} again and send its ETag as If-Match.",
             version_of(change),
         )
 
 
 def describe_stale(cluster: str, error: StaleRevisionError) -> str:
-    """The sentence of something that was planned on what is there no more."""
-    return f"{sentence_of(error)} Look at GET {path_of(cluster, error.resource)} again, and plan with its ETag as If-Match."
+    """Return the message for a plan on a revision that is out of date."""
+    return f"{sentence_of(error)} Read GET {path_of(cluster, error.resource)} again and send its ETag as If-Match."
 
 
 def fields_of(change: Change) -> dict[str, Any]:
-    """The fields of `ChangeItem`."""
+    """Return the fields of `ChangeItem`."""
     columns = [name for name in ChangeItem.model_fields if name not in ("id", "revision")]
     return {
         "id": change.pk,
@@ -179,7 +209,7 @@ def fields_of(change: Change) -> dict[str, Any]:
 
 
 def respond_with_change(response: HttpResponse, change: Change) -> ChangeAnswer:
-    """Everything of one change, with its ETag; ids of agents are left out, there may be many thousands."""
+    """Return the response with one change and its ETag, without the ids of its agents: there may be many thousands."""
     set_etag(response, version_of(change))
     requirements = engine.requirements_of(change)
     plan = {name: field_value for name, field_value in change.plan.items() if name != "watched"}

@@ -1,29 +1,38 @@
-"""What callers of the API send. A name that nobody reads is refused: a typing mistake must not widen what is asked."""
+"""Schemas of the API. Unknown names in requests are errors: a typing mistake must not widen a request.
+
+The string below a field of a schema is its description in the OpenAPI document.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ninja import Schema
+import ninja
 from pydantic import ConfigDict, ValidationInfo, model_validator
 
 
+class Schema(ninja.Schema):
+    """A document of the API, or a part of one."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 class Body(Schema):
-    """A document that is sent."""
+    """Body of a request."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Parameters(Schema):
-    """The parameters of a list, behind the question mark."""
+    """Query parameters of a list."""
 
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, parameters: Any, info: ValidationInfo) -> Any:
-        """Refuse others; ninja itself passes on only those it knows."""
+        """Reject unknown parameters; ninja passes on only known ones."""
         request = (info.context or {}).get("request")
         unknown = sorted(set(request.GET) - set(cls.model_fields)) if request is not None else []
         if unknown:
             names = ", ".join(repr(name[:50]) for name in unknown[:5])
-            raise ValueError(f"there is no parameter {names}; there are {', '.join(cls.model_fields)}")
+            raise ValueError(f"unknown parameter {names}; use {', '.join(cls.model_fields)}")
         return parameters

@@ -1,4 +1,7 @@
-"""Routes of one cluster stand twice: short for the default cluster, and below `/clusters/{cluster}/`. docs/api.md."""
+"""Two paths for each route of a cluster: short for the default cluster, and `/clusters/{cluster}/...`.
+
+docs/reference/api.md.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +18,45 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class PerCluster:
-    """Makes both routes out of one view, which takes the `cluster`. What else is said of it goes to ninja as it is."""
+    """Registers both routes of a view that takes `cluster`; other options go to ninja.
+
+    The first line of the view's docstring is the summary of the operation, the rest its description.
+    """
 
     def __init__(self, router: Router | NinjaAPI) -> None:
         self._router = router if isinstance(router, Router) else router.default_router
 
     def get(self, path: str, **options: Any) -> Callable[[_View], _View]:
-        """Route GET at both paths."""
+        """Register a view for GET at both paths."""
         return self._route("GET", path, options)
 
     def post(self, path: str, **options: Any) -> Callable[[_View], _View]:
-        """Route POST at both paths."""
+        """Register a view for POST at both paths."""
         return self._route("POST", path, options)
 
     def _route(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_View], _View]:
         def decorate(view: _View) -> _View:
             route = self._router.api_operation
+            title, _, text = inspect.cleandoc(view.__doc__ or "").partition("\n")
+            options.setdefault("summary", title.rstrip("."))
+            options.setdefault("description", text.strip() or title)
             route([method], path, tags=["default cluster"], **options)(_wrap_for_default_cluster(view))
-            route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **options)(_wrap_for_any_cluster(view))
+            route([method], f"/clusters/{{cluster}}{path}", tags=["any cluster"], **options)(
+                _wrap_for_any_cluster(view)
+            )
             return view
 
         return decorate
 
 
 def _wrap_for_default_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
-    """The view without its parameter `cluster`."""
+    """Return the view without its parameter `cluster`."""
 
     @functools.wraps(view)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return view(*args, cluster=DEFAULT_CLUSTER, **kwargs)
 
-    # Resolved here: ninja would look the names of the annotations up in this module.
+    # Resolved here: ninja would look up the names of the annotations in this module.
     signature = inspect.signature(view, eval_str=True)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "cluster"]
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # what inspect looks for
@@ -53,7 +64,7 @@ def _wrap_for_default_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_for_any_cluster(view: Callable[..., Any]) -> Callable[..., Any]:
-    """The view under a name of its own: ninja names operations after functions."""
+    """Return the view under another name: ninja names operations after functions."""
 
     @functools.wraps(view)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The verdict on one agent, with everything a person needs to believe it: docs/verdicts.md.
+"""The verdict on one agent, with its reason, cause and recovery: docs/reference/verdicts.md.
 
-`classify` is total and deterministic. The rules are tried in the order of the table there; the first that finds
-something wins. `columns.classify_columns` is its vectorised twin; a law test holds the two equal.
+`classify` is total and deterministic. The rules are tried in the order of the table there; the first that applies
+wins. `columns.classify_columns` is its vectorised twin; a property test holds the two equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A verdict before it is put into words."""
+    """A verdict without its sentence."""
 
     state: State
     reason: Reason = Reason.NONE
@@ -31,28 +31,39 @@ class Diagnosis:
 
 
 def classify(agent: AgentEvidence, fleet: FleetEvidence, now: float) -> Verdict:
-    """Conclude what has become of one agent, and say why."""
+    """Return the verdict on one agent."""
     return classify_in(agent, prepare_frame(fleet, now))
 
 
 def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
-    """Conclude as `classify` does, in a frame that is prepared already."""
+    """Return the verdict on one agent in a prepared frame."""
     situation = read_situation(agent, frame)
     diagnosis = _diagnose(situation)
     return Verdict(
         state=diagnosis.state,
         reason=diagnosis.reason,
-        # What a proxy suffers from is what must be mended; the sentence has both.
+        # The cause of a failing proxy is what must be repaired; the sentence names both.
         cause=_cause_id(frame.cause_of(diagnosis.cause), frame),
         recovery=diagnosis.outlook.recovery,
         recovers_at=diagnosis.outlook.at,
         strands_at=diagnosis.strands_at,
-        sentence=explain(situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery),
+        sentence=explain(
+            situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery
+        ),
     )
 
 
 def _diagnose(situation: Situation) -> Diagnosis:
-    for rule in (_match_retired, _match_unknown, _match_never, _match_unreachable, _match_at_risk, _match_working, _match_degraded, _match_excess):
+    for rule in (
+        _match_retired,
+        _match_unknown,
+        _match_never,
+        _match_unreachable,
+        _match_at_risk,
+        _match_working,
+        _match_degraded,
+        _match_excess,
+    ):
         diagnosis = rule(situation)
         if diagnosis is not None:
             return diagnosis
@@ -72,7 +83,7 @@ def _match_unknown(s: Situation) -> Diagnosis | None:
     feeds = [s.frame.conditions[index].feed_fresh for index in proxies if index in s.frame.conditions]
     if s.frame.presence_stale and not any(feeds):
         return _diagnose_unknown()
-    # With a live tunnel the resource decides, and with a resource the tunnel does.
+    # With a live tunnel the resource decides, and with a resource the tunnel decides.
     if s.live and s.resource is ResourceState.UNCLEAR:
         return _diagnose_unknown()
     if not s.live and s.unread and s.resource is not ResourceState.EXPIRED:
@@ -83,13 +94,15 @@ def _match_unknown(s: Situation) -> Diagnosis | None:
 def _match_never(s: Situation) -> Diagnosis | None:
     if s.agent.had_tunnel or s.agent.tunnels or s.agent.last_proxies:
         return None
-    if s.resource is ResourceState.EXPIRED or (s.resource is ResourceState.UNEXPIRED and s.frame.has_all_tunnel_reports):
+    if s.resource is ResourceState.EXPIRED or (
+        s.resource is ResourceState.UNEXPIRED and s.frame.has_all_tunnel_reports
+    ):
         return Diagnosis(State.NEVER)
     return _diagnose_unknown()
 
 
 def _match_unreachable(s: Situation) -> Diagnosis | None:
-    """Stranded, offline, or unknown when what is missing may be on a source that was not read."""
+    """Return stranded, offline, or unknown when the missing data may be at a source that was not read."""
     if s.is_reachable:
         return None
     auth, proxies = s.blamed_auth, s.blamed_proxies
@@ -128,11 +141,11 @@ def _diagnose_stranded_by_proxy(s: Situation, blamed_proxies: tuple[int, ...]) -
 
 
 def _diagnose_stranded_with_tunnel(s: Situation) -> Diagnosis:
-    """A live tunnel, no resource, and nobody to blame."""
+    """Return the finding for an agent with a live tunnel, without a resource, and without a failing instance."""
     heartbeat = s.agent.heartbeat
     if heartbeat is None and s.agent.last_auth is None:
         if not s.frame.frozen:
-            # Proxies know it and no auth ever listed it: it may be a moment old, or never able to heartbeat.
+            # Proxies know the agent but no auth ever listed it: it may be new, or unable to send heartbeats.
             return _diagnose_unknown(Reason.DISAGREE)
         if s.frame.backend_down:
             only_if = recovery.ONLY_IF_CAUSE_RECOVERS
@@ -190,14 +203,18 @@ def _diagnose_too_few_tunnels(s: Situation) -> Diagnosis:
     if cause is None:
         return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, outlook=UNCLEAR)
     proxy = s.frame.conditions[cause]
-    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count)
+    outlook = recovery.from_proxy(
+        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count
+    )
     return Diagnosis(State.DEGRADED, Reason.TOO_FEW_TUNNELS, cause, outlook)
 
 
 def _diagnose_sick_proxies(s: Situation, state: State) -> Diagnosis:
     cause = next(index for index in s.live if s.is_sick(index))
     proxy = s.frame.conditions[cause]
-    outlook = recovery.from_proxy(s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count)
+    outlook = recovery.from_proxy(
+        s.frame, proxy, s.agent.heartbeat, silent_since=None, healthy_tunnel_count=s.sound_count
+    )
     return Diagnosis(state, _proxy_reason(proxy), cause, outlook)
 
 
@@ -210,7 +227,7 @@ def _first_degraded_dependency(s: Situation) -> int | None:
 def _match_excess(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
     assert heartbeat is not None, "a reachable agent has a resource"
-    # In a mesh nothing is ever surplus: it wants a tunnel to every desired proxy.
+    # In a mesh no tunnel is excess: the agent wants one to every desired proxy.
     if heartbeat.desired > 0 and len(_desired_proxies(s)) > heartbeat.desired:
         return Diagnosis(State.EXCESS, Reason.TOO_MANY_TUNNELS)
     return None
@@ -221,7 +238,7 @@ def _desired_proxies(s: Situation) -> list[int]:
 
 
 def _auth_failure(s: Situation, index: int) -> tuple[Reason, int, Outlook]:
-    """Reason, cause and outlook when the resource is lost, or will be, by the instance at `index`."""
+    """Return reason, cause and outlook of a resource that is lost, or will be, because of the instance at `index`."""
     instance = s.frame.conditions[index]
     heartbeat = s.agent.heartbeat
     if index == s.auth:

@@ -1,10 +1,10 @@
-"""The predictions of `recovery`, one for one, over a subset of the columns."""
+"""The predictions of `recovery`, vectorised over a subset of the columns."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.classify.column_rows import Array, Index, AgentSubset, Times
+from fleet.monitoring.classify.column_rows import AgentSubset, Array, Index, Times
 from fleet.monitoring.classify.dependencies import HEARTBEAT_SHARE
 from fleet.monitoring.classify.recovery import REDIAL_SECONDS, SWITCH_SECONDS
 from fleet.monitoring.classify.tables import KEEPS_CONNECTIONS
@@ -12,7 +12,7 @@ from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Recovery
 
-#: `Recovery` and when at the latest, 0 for never; one for all, or one each.
+#: `Recovery` and its latest time, 0: none; one value for all agents, or one each.
 Outlooks = tuple[int | Array, float | Array]
 
 UNCLEAR: Outlooks = (Recovery.UNCLEAR, 0.0)
@@ -20,7 +20,7 @@ ONLY_IF_CAUSE_RECOVERS: Outlooks = (Recovery.ONLY_IF_CAUSE_RECOVERS, 0.0)
 
 
 def from_auth(s: AgentSubset, auth: Index) -> Outlooks:
-    """Predict when agents get away from their sick auths."""
+    """Return when agents move away from their failing auths."""
     if s.frame.backend_down or s.frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     since = s.frame.tables.since[auth]
@@ -29,13 +29,15 @@ def from_auth(s: AgentSubset, auth: Index) -> Outlooks:
     can_move = (s.mode == ReconnectMode.RECONNECT) & s.health_check
     delay = np.where(is_connected, SWITCH_SECONDS, s.frame.timing.keepalive)
     recovery, at = _automatic_recovery(since + delay + next_heartbeat, s.frame.now)
-    stuck_recovery = np.where(s.mode == ReconnectMode.UNKNOWN, Recovery.UNCLEAR, Recovery.ONLY_IF_CAUSE_RECOVERS)
+    stuck_recovery = np.where(
+        s.mode == ReconnectMode.UNKNOWN, Recovery.UNCLEAR, Recovery.ONLY_IF_CAUSE_RECOVERS
+    )
     can_recover = ~is_connected | can_move
     return np.where(can_recover, recovery, stuck_recovery), np.where(can_recover, at, 0.0)
 
 
 def from_via_proxy(s: AgentSubset, proxy: Index) -> Outlooks:
-    """Predict when agents get away from sick proxies that carry their auth connections."""
+    """Return when agents move away from failing proxies that carry their auth connections."""
     if s.frame.ok_proxy_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     is_connected = (s.flags[proxy] & KEEPS_CONNECTIONS) != 0
@@ -45,7 +47,7 @@ def from_via_proxy(s: AgentSubset, proxy: Index) -> Outlooks:
 
 
 def from_proxy(s: AgentSubset, proxy: Index, *, silent_since: Times | None) -> Outlooks:
-    """Predict when agents have dialled past sick proxies; `silent_since` as in `recovery.from_proxy`."""
+    """Return when agents have replaced tunnels to failing proxies; `silent_since` as in `recovery.from_proxy`."""
     tables = s.frame.tables
     has_ttl = s.is_listed & (s.ttl_seen != 0)
     tracker_expiry = np.where(has_ttl, s.ttl_seen, s.frame.timing.default_proxy_expiry)
@@ -59,9 +61,14 @@ def from_proxy(s: AgentSubset, proxy: Index, *, silent_since: Times | None) -> O
     due = np.where(is_deregistered, tables.since[proxy] + REDIAL_SECONDS, due)
     recovery, at = _automatic_recovery(due, s.frame.now)
     has_no_destination = (
-        s.frame.ok_proxy_count <= s.sound if silent_since is None else np.full(s.size, s.frame.ok_proxy_count == 0)
+        s.frame.ok_proxy_count <= s.sound
+        if silent_since is None
+        else np.full(s.size, s.frame.ok_proxy_count == 0)
     )
-    recovery, at = np.where(has_no_destination, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery), np.where(has_no_destination, 0.0, at)
+    recovery, at = (
+        np.where(has_no_destination, Recovery.ONLY_IF_CAUSE_RECOVERS, recovery),
+        np.where(has_no_destination, 0.0, at),
+    )
     moves_at = tables.moves_at[proxy]
     moves = moves_at >= s.frame.now
     return np.where(moves, Recovery.BY_ITSELF, recovery), np.where(moves, moves_at, at)

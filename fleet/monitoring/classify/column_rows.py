@@ -1,4 +1,4 @@
-"""The columns a round classifies, the subset that needs a closer look, and where its verdicts are put."""
+"""Columns of a round, the subset of agents that needs the rules, and their verdicts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
     HEALTH_CHECK,
-    NO_INSTANCE,
     LAST_PROXY_COUNT,
+    NO_INSTANCE,
     RETIRED,
 )
 from fleet.monitoring.evidence import ReconnectMode
@@ -28,7 +28,7 @@ Times = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-#: What a byte caps a count to: zero says "no cap".
+#: Cap of a count for each byte value; 0: no cap.
 _NO_CAP = 0x7FFF
 _CAPS = np.arange(256, dtype=np.int16)
 _CAPS[0] = _NO_CAP
@@ -49,7 +49,7 @@ _MEMORY_FIELDS = ("working_until", "lost_at", "last_auth", "flags", "tracked")
 
 @dataclass(frozen=True, slots=True)
 class PackedColumns:
-    """The packed columns of a cluster."""
+    """Packed columns of a cluster."""
 
     heartbeats: npt.NDArray[np.void]
     memory: npt.NDArray[np.void]
@@ -58,16 +58,20 @@ class PackedColumns:
 
     @staticmethod
     def effective_desired_counts(desired_counts: Array, tracked_counts: Array, frame: FleetFrame) -> Array:
-        """Tell how many tunnels to desired proxies are wanted: `Situation.wanted` of many."""
+        """Return `Situation.effective_desired_count` of many agents."""
         mesh = np.minimum(_CAPS.take(tracked_counts), np.int16(min(frame.desired_proxy_count, _NO_CAP)))
-        return np.where(desired_counts == 0, mesh, np.minimum(desired_counts, np.int16(min(frame.max_desired_proxy_count, _NO_CAP))))
+        return np.where(
+            desired_counts == 0,
+            mesh,
+            np.minimum(desired_counts, np.int16(min(frame.max_desired_proxy_count, _NO_CAP))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTunnelCounts:
-    """Tunnels per agent: live, live on a proxy that is not sick, the same of desired proxies, and reported at all."""
+    """Tunnels per agent: live, live on a proxy that is not failing, both for desired proxies, and all reported ones."""
 
-    #: The frame's flags of each tunnel's proxy, by tunnel.
+    #: Flags of each tunnel's proxy in the frame, by tunnel.
     row_flags: npt.NDArray[np.uint8]
     live: Numbers
     sound: Numbers
@@ -77,10 +81,12 @@ class AgentTunnelCounts:
 
 
 class AgentSubset:
-    """Some agents' columns, gathered; field by field what `Situation` is for one."""
+    """Columns of some agents; each field corresponds to one of `Situation`."""
 
-    def __init__(self, rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame) -> None:
-        # Field by field: to gather whole rows costs several times as much.
+    def __init__(
+        self, rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
+    ) -> None:
+        # Field by field: gathering whole rows takes several times as long.
         heartbeats = {name: rows.heartbeats[name].take(indices) for name in _HEARTBEAT_FIELDS}
         memory = {name: rows.memory[name].take(indices) for name in _MEMORY_FIELDS}
         self._rows, self._counts, self._indices = rows, counts, indices
@@ -93,11 +99,15 @@ class AgentSubset:
         self.is_listed: Mask = self.expires_at > 0
         self.last_auth: Index = memory["last_auth"]
         self.auth: Index = np.where(self.is_listed, heartbeats["auth"], self.last_auth)
-        self.via_proxy: Index = np.where(self.is_listed, heartbeats["via_proxy"], NO_INSTANCE).astype(np.uint16)
+        self.via_proxy: Index = np.where(self.is_listed, heartbeats["via_proxy"], NO_INSTANCE).astype(
+            np.uint16
+        )
         self.mode = np.where(self.is_listed, heartbeats["mode"], ReconnectMode.UNKNOWN)
         self.health_check: Mask = (heartbeats["flags"] & HEALTH_CHECK) != 0
         self.desired_counts = heartbeats["desired"]
-        self.effective_desired_counts = rows.effective_desired_counts(self.desired_counts, memory["tracked"], frame)
+        self.effective_desired_counts = rows.effective_desired_counts(
+            self.desired_counts, memory["tracked"], frame
+        )
         self.claimed_counts = heartbeats["claimed"]
         self.is_retired: Mask = (memory["flags"] & RETIRED) != 0
         self.had_tunnel: Mask = (memory["flags"] & HAD_TUNNEL) != 0
@@ -113,36 +123,38 @@ class AgentSubset:
         self.has_last_proxies: Mask = (self.last_proxies != NO_INSTANCE).any(axis=1)
 
     def recent_proxies(self) -> npt.NDArray[np.uint16]:
-        """List the proxies each used when last seen, newest first, `NO_INSTANCE` after the last."""
+        """Return each agent's proxies when it was last seen, newest first, padded with `NO_INSTANCE`."""
         proxies = self.last_proxies.copy()
         positions = np.flatnonzero(~self.has_last_proxies & (self.tunnels > 0))
         if len(positions):
             agent_indices = self._indices[positions]
             rows = self._rows
-            proxies[positions] = newest_proxies(rows.memory, agent_indices, rows.tunnel_agents, rows.tunnel_proxies)
+            proxies[positions] = newest_proxies(
+                rows.memory, agent_indices, rows.tunnel_agents, rows.tunnel_proxies
+            )
         limits = np.where(self.is_listed & (self.desired_counts > 0), self.desired_counts, LAST_PROXY_COUNT)
         proxies[np.arange(LAST_PROXY_COUNT) >= limits[:, None]] = NO_INSTANCE
         return proxies
 
     def unread(self) -> Mask:
-        """Tell who was last reported on a proxy that is fine but was not read lately."""
+        """Return which agents have a tunnel to a proxy without a known problem that was not read recently."""
         return self._any_tunnel(UNREAD)
 
     def has_fresh_feed(self) -> Mask:
-        """Tell whose proxies, present or remembered, were tried lately."""
+        """Return which agents have a present or remembered proxy that was read recently."""
         has_fresh_last_proxy: Mask = ((self.flags[self.last_proxies] & FEED_FRESH) != 0).any(axis=1)
         return has_fresh_last_proxy | self._any_tunnel(FEED_FRESH)
 
     def first_live(self, flags: int) -> Index:
-        """Find the lowest proxy with all these flags that each has a live tunnel to, or `NO_INSTANCE`."""
+        """Return each agent's first live-tunnel proxy with all these flags, or `NO_INSTANCE`."""
         return self._first((self._counts.row_flags & (flags | LIVE)) == flags | LIVE)
 
     def first_live_sick(self) -> Index:
-        """Find the lowest sick proxy that each has a live tunnel to, or `NO_INSTANCE`."""
+        """Return each agent's first failing proxy with a live tunnel, or `NO_INSTANCE`."""
         return self.first_live(SICK)
 
     def is_sick(self, index: Index) -> Mask:
-        """Tell which of these instances are sick."""
+        """Return which of these instances are failing."""
         sick: Mask = (self.flags[index] & SICK) != 0
         return sick
 
@@ -158,7 +170,7 @@ class AgentSubset:
 
 
 class SubsetVerdicts:
-    """Verdicts of a subset while they are being found: who is still to do, and what was concluded."""
+    """Verdicts of a subset while the rules run, and which agents have none yet."""
 
     def __init__(self, size: int) -> None:
         self.is_undecided: Mask = np.ones(size, np.bool_)
@@ -177,7 +189,7 @@ class SubsetVerdicts:
         cause: int | Array = NO_CAUSE,
         outlook: tuple[int | Array, float | Array] = (Recovery.NOT_NEEDED, 0.0),
     ) -> Mask:
-        """Conclude for those of `where` still to do, and say who they were; arrays are of the whole subset."""
+        """Set the verdict of the undecided agents of `where`, and return them; arrays are of the whole subset."""
         mask = mask & self.is_undecided
         if mask.any():
             self.state[mask] = state

@@ -1,4 +1,4 @@
-"""The rules of `agents`, one for one and in the same order, over a subset of the columns."""
+"""The rules of `agents`, in the same order, vectorised over a subset of the columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ import numpy.typing as npt
 
 from fleet.monitoring.classify import column_recovery as recovery
 from fleet.monitoring.classify.column_recovery import UNCLEAR, Outlooks
-from fleet.monitoring.classify.column_rows import Array, AgentTunnelCounts, SubsetVerdicts, Index, Mask, PackedColumns, AgentSubset, Times
+from fleet.monitoring.classify.column_rows import (
+    AgentSubset,
+    AgentTunnelCounts,
+    Array,
+    Index,
+    Mask,
+    PackedColumns,
+    SubsetVerdicts,
+    Times,
+)
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.tables import CUT_OFF, DEGRADED
-from fleet.monitoring.columns import NO_INSTANCE, LAST_PROXY_COUNT
+from fleet.monitoring.columns import LAST_PROXY_COUNT, NO_INSTANCE
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 
 
-def decide(rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame) -> SubsetVerdicts:
-    """Conclude the verdicts of the agents at `which`."""
+def decide(
+    rows: PackedColumns, counts: AgentTunnelCounts, indices: npt.NDArray[np.intp], frame: FleetFrame
+) -> SubsetVerdicts:
+    """Return the verdicts of the agents at `indices`."""
     s = AgentSubset(rows, counts, indices, frame)
     out = SubsetVerdicts(s.size)
     out.put(s.is_retired, State.RETIRED)
@@ -108,7 +119,9 @@ def _put_stranded_by_proxy(s: AgentSubset, out: SubsetVerdicts, mask: Mask, rece
     for slot in reversed(range(LAST_PROXY_COUNT)):
         is_blamed = _is_to_blame(s, recent_proxies[:, slot], lost_at)
         cause[is_blamed] = recent_proxies[is_blamed, slot]
-        last_sick[is_blamed] = np.maximum(last_sick[is_blamed], s.frame.tables.since[recent_proxies[is_blamed, slot]])
+        last_sick[is_blamed] = np.maximum(
+            last_sick[is_blamed], s.frame.tables.since[recent_proxies[is_blamed, slot]]
+        )
     outlook = recovery.from_proxy(s, cause, silent_since=last_sick)
     out.put(mask & (cause != NO_INSTANCE), State.STRANDED, _proxy_reason(s, cause), cause, outlook)
 
@@ -166,7 +179,13 @@ def _apply_degraded(s: AgentSubset, out: SubsetVerdicts) -> None:
     out.put(via_sick, State.DEGRADED, _proxy_reason(s, s.via_proxy), s.via_proxy, UNCLEAR)
     if (s.flags & DEGRADED).any() and out.is_undecided.any():
         degraded_instances = _first_degraded(s)
-        out.put(degraded_instances != NO_INSTANCE, State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_instances, UNCLEAR)
+        out.put(
+            degraded_instances != NO_INSTANCE,
+            State.DEGRADED,
+            Reason.INSTANCE_DEGRADED,
+            degraded_instances,
+            UNCLEAR,
+        )
     if s.frame.has_all_tunnel_reports:
         claims_more = s.claimed_counts > s.tunnels
         out.put(claims_more & s.is_disagreeing, State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
@@ -180,7 +199,9 @@ def _first_degraded(s: AgentSubset) -> Index:
 
 
 def _apply_excess(s: AgentSubset, out: SubsetVerdicts) -> None:
-    out.put((s.desired_counts > 0) & (s.live_desired > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS)
+    out.put(
+        (s.desired_counts > 0) & (s.live_desired > s.desired_counts), State.EXCESS, Reason.TOO_MANY_TUNNELS
+    )
 
 
 def _sick_proxies(s: AgentSubset) -> tuple[Array, Array, Outlooks]:
@@ -189,11 +210,14 @@ def _sick_proxies(s: AgentSubset) -> tuple[Array, Array, Outlooks]:
 
 
 def _auth_failure(s: AgentSubset, index: Array) -> tuple[Array, Array, Outlooks]:
-    """Reason, cause and outlook when the resource is lost, or will be, by the instances at `index`."""
+    """Return reason, cause and outlook of resources lost, or about to be, because of the instances at `index`."""
     index = index.astype(np.uint16)
     is_auth = index == s.auth
     auth_outlook, via_outlook = recovery.from_auth(s, index), recovery.from_via_proxy(s, index)
-    outlook = (np.where(is_auth, auth_outlook[0], via_outlook[0]), np.where(is_auth, auth_outlook[1], via_outlook[1]))
+    outlook = (
+        np.where(is_auth, auth_outlook[0], via_outlook[0]),
+        np.where(is_auth, auth_outlook[1], via_outlook[1]),
+    )
     auth_reason, auth_cause = Reason.AUTH_UNHEALTHY, index
     if s.frame.backend_down:
         auth_reason, auth_cause = Reason.BACKEND_DOWN, np.full(s.size, BACKEND_CAUSE, np.uint16)

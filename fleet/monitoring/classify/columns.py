@@ -1,7 +1,7 @@
-"""The vectorised twin of `classify`: every agent's verdict in one pass over the packed columns.
+"""Vectorised `classify`: the verdicts of all agents in one pass over the packed columns.
 
-Two steps, for in a round that is worth anything most agents are well: one pass tells who is plainly healthy, and
-`column_rules` tries the table's rules on the rest. Measured in docs/verdicts.md, "What it costs".
+Two steps, because most agents are usually healthy: one pass finds the plainly healthy agents, and `column_rules`
+tries the rules on the others. Measured in docs/reference/verdicts.md, "Cost".
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.classify.column_rows import AgentTunnelCounts, SubsetVerdicts, PackedColumns
+from fleet.monitoring.classify.column_rows import AgentTunnelCounts, PackedColumns, SubsetVerdicts
 from fleet.monitoring.classify.column_rules import decide
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.tables import DEGRADED, DESIRED, LIVE, SICK
 from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, RETIRED, VERDICT
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
-#: Counts of one agent's tunnels share a float: 5 x 10 bits of its 53. No agent has a thousand tunnels.
+#: Bits per count: five counts of an agent's tunnels share the 53 bits of a float. No agent has 1,000 tunnels.
 _BITS = 10
 _MASK = (1 << _BITS) - 1
 
@@ -30,9 +30,9 @@ def classify_columns(
     now: float,
     previous: npt.NDArray[np.void] | None = None,
 ) -> npt.NDArray[np.void]:
-    """Conclude every agent's verdict at `now`, the frame's moment; returns VERDICT rows.
+    """Return the verdicts of all agents at `now`, the time of the frame, as VERDICT rows.
 
-    `previous` only says since when an unchanged state holds. Its rows, and `memory`'s, are by the same agent index.
+    `previous` is only used for the start of unchanged states. Its rows and those of `memory` are by agent index.
     """
     rows = PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
     counts = _count_tunnels(rows, frame)
@@ -43,7 +43,7 @@ def classify_columns(
     verdicts["strands_at"] = 0
     indices = np.flatnonzero(~_is_plainly_healthy(rows, counts, frame))
     reachable = (counts.live[indices] > 0) & (heartbeats["expires_at"].take(indices) > frame.unexpired_from)
-    # Apart, for the rules ask either kind much that they do not ask the other.
+    # Separately, because reachable and unreachable agents need different rules.
     for part in (indices[reachable], indices[~reachable]):
         if len(part):
             _write(verdicts, part, decide(rows, counts, part, frame), frame)
@@ -67,12 +67,15 @@ def _count_tunnels(rows: PackedColumns, frame: FleetFrame) -> AgentTunnelCounts:
         rows.tunnel_agents, np.asarray(weights).take(row_flags), len(rows.heartbeats)
     ).astype(np.int64)
     return AgentTunnelCounts(
-        row_flags, *((packed_counts >> (_BITS * i)) & _MASK if i else packed_counts & _MASK for i in range(len(fields)))
+        row_flags,
+        *((packed_counts >> (_BITS * i)) & _MASK if i else packed_counts & _MASK for i in range(len(fields))),
     )
 
 
-def _is_plainly_healthy(rows: PackedColumns, counts: AgentTunnelCounts, frame: FleetFrame) -> npt.NDArray[np.bool_]:
-    """Tell who is healthy beyond doubt; whoever is left out is looked at rule by rule."""
+def _is_plainly_healthy(
+    rows: PackedColumns, counts: AgentTunnelCounts, frame: FleetFrame
+) -> npt.NDArray[np.bool_]:
+    """Return which agents are certainly healthy; the rules decide about the others."""
     heartbeats, memory = rows.heartbeats, rows.memory
     if frame.blind or frame.unreachable or frame.presence_stale:
         return np.zeros(len(heartbeats), np.bool_)
@@ -95,7 +98,10 @@ def _is_plainly_healthy(rows: PackedColumns, counts: AgentTunnelCounts, frame: F
 
 
 def _write(
-    verdicts: npt.NDArray[np.void], indices: npt.NDArray[np.intp], subset_verdicts: SubsetVerdicts, frame: FleetFrame
+    verdicts: npt.NDArray[np.void],
+    indices: npt.NDArray[np.intp],
+    subset_verdicts: SubsetVerdicts,
+    frame: FleetFrame,
 ) -> None:
     verdicts["state"][indices] = subset_verdicts.state
     verdicts["packed"][indices] = subset_verdicts.reason | (subset_verdicts.recovery << RECOVERY_SHIFT)

@@ -1,6 +1,6 @@
-"""What a sick proxy suffers from when that is not itself: its auth. docs/verdicts.md, "The frame".
+"""Failing proxies whose cause is their auth: docs/reference/verdicts.md, "Cluster facts".
 
-A proxy has one resource and one auth that writes it. Without that auth it says that it is unhealthy, and expires.
+One auth writes the resource of a proxy. Without that auth the proxy reports itself as unhealthy, and expires.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from fleet.protocol.recovery.announce import DEFAULT_TTL, RETRY_AFTER
 from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
-#: Heartbeats come every TTL/2 + U[0, TTL/10), so within this share of the TTL.
+#: Longest interval between heartbeats as a share of the TTL: they come every TTL/2 + U[0, TTL/10).
 HEARTBEAT_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """The cause of a proxy's sickness that is not the proxy."""
+    """Cause of a failing proxy that is not the proxy itself."""
 
     #: Instance index of the auth, or BACKEND_CAUSE.
     cause: int
-    #: When the proxy heartbeats through another auth, at the latest; None when no other auth is well.
+    #: Latest time at which the proxy heartbeats through another auth; None when no other auth is available.
     moves_at: float | None
 
 
 def find_dependencies(
     conditions: Mapping[int, InstanceCondition], timing: Timing, *, backend_down: bool
 ) -> dict[int, Dependency]:
-    """Return the sick proxies whose auth is to blame, by index, each with its cause."""
+    """Return the failing proxies whose auth is the cause, by index."""
     auths = {s.facts.id: s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH}
     dependency_by_proxy: dict[int, Dependency] = {}
     if not any(auth.sick for auth in auths.values()):
         return dependency_by_proxy
     is_other_well = any(not auth.sick for auth in auths.values())
     for index, proxy in conditions.items():
-        # One that does not answer at all does not only lack its auth. Of the resources of auths nobody else has a part.
+        # A proxy that does not respond has another problem too. Auths write their own resources.
         if proxy.facts.kind is not InstanceKind.PROXY or not proxy.keeps_connections:
             continue
         auth = auths.get(proxy.facts.heartbeat_auth)
@@ -49,16 +49,16 @@ def find_dependencies(
 
 
 def _is_to_blame(auth: InstanceCondition, proxy: InstanceCondition, timing: Timing) -> bool:
-    """Tell whether the auth fell sick before the proxy, or so soon after it that polls may have missed the order.
+    """Return whether the auth failed before the proxy, or so soon after it that polls may have missed the order.
 
-    An auth that lost its backend says so at its own next heartbeat, and a proxy at its own, which may come first.
+    An auth that lost its backend reports that at its next heartbeat, and a proxy at its own, which may be earlier.
     """
     margin = max(timing.stale_after, HEARTBEAT_SHARE * _ttl(auth))
     return auth.sick and auth.since <= proxy.since + margin
 
 
 def _moves_at(proxy: InstanceCondition) -> float:
-    """Tell by when a proxy is well through another auth: one more attempt, and a second success that proves it."""
+    """Return when a proxy has recovered with another auth: one more attempt, and a second success as a proof."""
     interval = HEARTBEAT_SHARE * _ttl(proxy)
     return proxy.since + min(RETRY_AFTER, interval) + interval
 

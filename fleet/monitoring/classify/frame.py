@@ -1,4 +1,7 @@
-"""What one round knows of the instances, worked out once and shared by all agents. docs/verdicts.md, "The frame"."""
+"""Conclusions about the instances, computed once per round for all agents.
+
+docs/reference/verdicts.md, "Cluster facts".
+"""
 
 from __future__ import annotations
 
@@ -8,86 +11,86 @@ from functools import cached_property
 
 from fleet.monitoring.classify.dependencies import Dependency, find_dependencies
 from fleet.monitoring.classify.instances import is_fresh
-from fleet.monitoring.classify.standings import InstanceCondition, last_attempt_at, conditions_of
+from fleet.monitoring.classify.standings import InstanceCondition, conditions_of, last_attempt_at
 from fleet.monitoring.classify.tables import InstanceTables
 from fleet.monitoring.evidence import FleetEvidence, Timing
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import BACKEND_CAUSE
 
-#: Announce TTL of an instance that never said one (ServerAnnounceTTL), seconds.
+#: Announce TTL in seconds of an instance that reports none (ServerAnnounceTTL).
 DEFAULT_TTL = 600.0
 
 
 @dataclass(frozen=True)
 class FleetFrame:
-    """The fleet at one moment. Build it with `prepare`."""
+    """The fleet at one time. Build it with `prepare_frame`."""
 
     cluster: str
     now: float
     timing: Timing
     conditions: Mapping[int, InstanceCondition]
-    #: The sick proxies that suffer from the auth they heartbeat through, by index.
+    #: Failing proxies whose cause is their auth, by index.
     dependencies: Mapping[int, Dependency]
-    #: We missed rounds or failed our self-probe.
+    #: Refloat's pollers missed rounds or failed their self-test.
     blind: bool
-    #: Every target fails: the network between us and them, not they.
+    #: No instance responds: the network between Refloat and the fleet is the likely cause.
     unreachable: bool
-    #: No attempt to read the agents' resources ended lately.
+    #: No attempt to read the agents' resources ended recently.
     presence_stale: bool
-    #: Every auth is sick: nobody can write a resource, and resources expire by prediction.
+    #: Every auth is failing: no resource is renewed, so resources expire by prediction.
     frozen: bool
-    #: Since when all auths have been sick that fell sick within one TTL: their backend is to blame. None: it is not.
+    #: Since when all auths are failing, if they failed within one TTL: their backend is the cause. None otherwise.
     backend_since: float | None
-    #: A resource that expires at or before this has expired.
+    #: Resources with an expiry up to this time have expired.
     expired_until: float
-    #: A resource that expires after this has not. What lies between the two is not known.
+    #: Resources with an expiry after this time have not expired. Between the two times it is unknown.
     unexpired_from: float
-    #: Every proxy that can hold a tunnel has reported lately: no report of a tunnel means no tunnel.
+    #: Every proxy that can have tunnels has reported recently: a tunnel that is not reported does not exist.
     has_all_tunnel_reports: bool
-    #: How many desired proxies there are, and how many there would be if none had expired.
+    #: Number of desired proxies, and their number if none had expired.
     desired_proxy_count: int
     max_desired_proxy_count: int
-    #: How many healthy auths and healthy proxies there are.
+    #: Number of auths and of proxies in the state OK.
     ok_auth_count: int
     ok_proxy_count: int
 
     @property
     def backend_down(self) -> bool:
-        """All auths fell sick within one TTL."""
+        """Return whether all auths failed within one TTL."""
         return self.backend_since is not None
 
     def state_of(self, index: int) -> InstanceState:
-        """Tell the state of an instance; unknown for an index nobody has heard of."""
+        """Return the state of an instance; unknown for an index without an instance."""
         condition = self.conditions.get(index)
         return InstanceState.UNKNOWN if condition is None else condition.state
 
     def name_of(self, index: int) -> str:
-        """Name an instance for a person."""
+        """Return the name of an instance for people."""
         condition = self.conditions.get(index)
         return f"instance {index}" if condition is None else condition.facts.name
 
     def cause_of(self, index: int) -> int:
-        """Return what an instance suffers from: itself, or of a proxy its auth, or the backend."""
+        """Return the cause of an instance's problem: itself, or for a proxy its auth or the backend."""
         dependency = self.dependencies.get(index)
         return index if dependency is None else dependency.cause
 
     def cause_clause(self, index: int) -> str:
-        """Return why a proxy is sick that is not its own cause, as a clause; empty for every other instance."""
+        """Return the cause of a failing proxy as a clause when that is not the proxy itself; otherwise empty."""
         cause = self.cause_of(index)
         if cause == index:
             return ""
         if cause == BACKEND_CAUSE:
-            return "all auth servers fell sick together"
-        return f"{self.name_of(cause)}, through which it heartbeats, {self.state_of(cause).look.complaint}"
+            return "all auths failed together"
+        return f"its auth {self.name_of(cause)} {self.state_of(cause).look.complaint}"
 
     @cached_property
     def tables(self) -> InstanceTables:
-        """The same facts by instance index, for the vectorised twin."""
+        """Return the same facts by instance index, for the vectorised rules."""
         return InstanceTables.of(self.conditions, self.dependencies)
 
 
 def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
-    """Work out everything about the instances that verdicts on agents rest on."""
+    """Return the conclusions about the instances that verdicts on agents need."""
     timing = fleet.timing
     conditions = conditions_of(fleet, now)
     auths = [s for s in conditions.values() if s.facts.kind is InstanceKind.AUTH]
@@ -99,7 +102,7 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
     if frozen:
         expired_until = now
     elif answered_at is not None and is_fresh(answered_at, now, timing):
-        # What ran out after the last answer may have been renewed before: the next answer tells.
+        # A resource that expired after the last response may have been renewed: the next response shows it.
         expired_until = unexpired_from = min(now, answered_at)
     return FleetFrame(
         cluster=fleet.cluster,
@@ -123,21 +126,22 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
 
 
 def _may_hide_tunnels(proxy: InstanceCondition, now: float) -> bool:
-    # An expired proxy that no longer answers is as dead as a silent one; one that answers may hold tunnels.
+    # An expired proxy that does not respond counts like a silent one; one that responds may have tunnels.
     if proxy.live or proxy.state in CUT_OFF_STATES:
         return False
     return proxy.keeps_connections or not proxy.sick
 
 
 def _most_desired(proxies: Iterable[InstanceCondition]) -> int:
-    """Count the proxies that agents with a number of tunnels could have them to, if all were well.
+    """Return how many proxies agents could have tunnels to if none had a problem.
 
-    A frozen proxy must not lower what is wanted by expiring, or its agents would read healthy with a tunnel less.
+    A frozen proxy that expires must not lower the desired number, or its agents would be healthy with a tunnel less.
     """
     present = [
         proxy
         for proxy in proxies
-        if proxy.state is not InstanceState.GONE and (proxy.keeps_connections or proxy.state is not InstanceState.EXPIRED)
+        if proxy.state is not InstanceState.GONE
+        and (proxy.keeps_connections or proxy.state is not InstanceState.EXPIRED)
     ]
     highest: dict[str, int] = {}
     for proxy in present:
@@ -147,10 +151,10 @@ def _most_desired(proxies: Iterable[InstanceCondition]) -> int:
 
 
 def _is_unreachable(conditions: Iterable[InstanceCondition], now: float, timing: Timing) -> bool:
-    """Tell whether every target fails.
+    """Return whether no instance responds.
 
-    The newest attempts must all have failed and most targets be silent already: waiting until the last one is would
-    strand the others for a round, and one dead instance of two is an outage of that one.
+    All newest attempts failed, and most instances are silent already: waiting for the last one would strand the agents
+    of the others for a round, and one dead instance of two is an outage of that instance.
     """
     targets = [
         s
@@ -163,9 +167,9 @@ def _is_unreachable(conditions: Iterable[InstanceCondition], now: float, timing:
 
 
 def _backend_since(auths: Iterable[InstanceCondition]) -> float | None:
-    """Tell when the first of all auths fell sick, if all of them did within one TTL of each other.
+    """Return when the first auth failed if all auths failed within one TTL of each other; None otherwise.
 
-    One auth alone is no "all". Auths that had expired before the last one fell are left over from an earlier time.
+    A single auth does not count as all. Auths that expired before the last one failed belong to an earlier problem.
     """
     present = [auth for auth in auths if auth.state is not InstanceState.GONE]
     if not present or not all(auth.sick for auth in present):

@@ -1,4 +1,4 @@
-"""What a round remembers of every agent, for when its evidence is gone: docs/verdicts.md, "What is remembered"."""
+"""Remembered values of agents, for the time without evidence: docs/reference/verdicts.md, "Agent memory"."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fleet.monitoring.columns import (
     DISAGREEMENT,
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,
-    NO_INSTANCE,
     LAST_PROXY_COUNT,
+    NO_INSTANCE,
     empty_memory,
 )
 
-#: Weight of a row whose proxy is in slot 0, 1 or 2 of what is remembered, and of one that is in none.
+#: Weights of a tunnel whose proxy is in slot 0, 1 or 2 of the remembered proxies, and of a new proxy.
 _SLOT_WEIGHTS = (1, 2, 4)
 _NEW_WEIGHT = 64
 _SLOT_MASK = 7
 
 
 class MemoryUpdate(NamedTuple):
-    """The new memory (the same object when nothing changed), and whether any agent has got a home."""
+    """The new memory (the same object without changes), and whether any agent got a home."""
 
     memory: npt.NDArray[np.void]
     homes_changed: bool
@@ -39,10 +39,10 @@ def update_memory(
     now: float,
     frame: FleetFrame | None = None,
 ) -> MemoryUpdate:
-    """Take note of homes, last auths and proxies, of when tunnels were lost, and how long views have disagreed.
+    """Return the memory with new homes, last auths and proxies, times of lost tunnels, and rounds of disagreement.
 
-    With a frame only tunnels that are live, or were merely not read, count: the last report of a dead proxy names
-    tunnels for ever, and is no news. `memory` is not written to; it may be shorter than `heartbeats`.
+    With a frame only live and unread tunnels count: the last report of a dead proxy would name its tunnels forever.
+    `memory` is not written to; it may be shorter than `heartbeats`.
     """
     count = len(heartbeats)
     reporting_agents = tunnel_agents
@@ -66,7 +66,15 @@ def update_memory(
     homes_changed = bool(lacks_home.any())
     flags = _count_disagreements(previous["flags"], heartbeats["claimed"], reporting_agents, frame)
     has_new_flags = flags != previous["flags"]
-    if not (has_new_auth | has_first_tunnel | lacks_home | has_lost_tunnels | has_regained_tunnels | is_reordered | has_new_flags).any():
+    if not (
+        has_new_auth
+        | has_first_tunnel
+        | lacks_home
+        | has_lost_tunnels
+        | has_regained_tunnels
+        | is_reordered
+        | has_new_flags
+    ).any():
         return MemoryUpdate(previous, homes_changed=False)
 
     new = previous.copy()
@@ -89,12 +97,12 @@ def _count_disagreements(
     reporting_agents: npt.NDArray[np.uint32],
     frame: FleetFrame | None,
 ) -> npt.NDArray[np.uint8]:
-    """Return the flags with the rounds in a row in which each agent has claimed more tunnels than are reported."""
+    """Return the flags with the consecutive rounds in which each agent reported more tunnels than proxies did."""
     other_flags = flags & np.uint8(0xFF & ~DISAGREEMENT)
     if frame is None or not frame.has_all_tunnel_reports:
         return other_flags
     reported_counts = np.bincount(reporting_agents, minlength=len(flags))
-    # Who has lost every tunnel has another verdict: a fleet that is stranded need not be counted.
+    # Agents without any tunnel have another state, so they are not counted.
     claims_more = (claimed_counts > reported_counts) & (reported_counts > 0)
     if not claims_more.any():
         return other_flags
@@ -109,9 +117,9 @@ def newest_proxies(
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.uint16]:
-    """List the newest distinct proxies of some agents (ascending indices), one row each.
+    """Return the newest distinct proxies of some agents (ascending indices), one row each.
 
-    New ones first, then those it still has, then those it had; within each, as remembered, or by index.
+    New proxies first, then present ones, then previous ones; within each in the remembered order, or by index.
     """
     position = np.full(len(memory), -1, np.int64)
     position[indices] = np.arange(len(indices))
@@ -145,7 +153,7 @@ def _slot_weights(
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.int64]:
-    """Sum, per agent, the weights of the slots in which its tunnels' proxies are remembered."""
+    """Return per agent the sum of the weights of its tunnels' slots."""
     code = np.zeros(len(tunnel_agents), np.uint8)
     for slot, weight in enumerate(_SLOT_WEIGHTS):
         last_proxies = np.ascontiguousarray(memory["last_proxies"][:, slot])
@@ -156,7 +164,7 @@ def _slot_weights(
 
 
 def _is_out_of_order(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell whose remembered proxies do not begin with those it has now."""
+    """Return which agents' remembered proxies do not begin with their present proxies."""
     full = (slots & _SLOT_MASK) == _SLOT_MASK
     prefix = (slots == 0) | (slots == _SLOT_WEIGHTS[0]) | (slots == _SLOT_WEIGHTS[0] + _SLOT_WEIGHTS[1])
     in_order: npt.NDArray[np.bool_] = full | prefix
@@ -168,9 +176,9 @@ def _homes(
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
-    """Choose homes among the first tunnels seen.
+    """Return homes from the first tunnels that were seen.
 
-    Of several the agent's own index chooses: always the lowest would crowd the first block of the map.
+    With several tunnels the agent's index selects one: always the lowest would crowd the first block of the map.
     """
     rows = homeless[tunnel_agents]
     order = np.lexsort((tunnel_proxies[rows], tunnel_agents[rows]))
@@ -182,7 +190,7 @@ def _homes(
 
 
 def _place_in_group(groups: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Number the members of each run of equal values from 0."""
+    """Return the position of each element in its run of equal values, from 0."""
     numbers = np.arange(len(groups))
     if len(groups) == 0:
         return numbers

@@ -1,6 +1,8 @@
-"""Will it recover by itself, and when at the latest: docs/verdicts.md, "Predictions". Follows RFD 226.
+"""Predictions of recovery: automatic or not, and when at the latest.
 
-Everything is reckoned from the policy the agent itself reports: it read it when it connected, and keeps it.
+docs/reference/verdicts.md, "Recovery predictions"; RFD 226.
+
+They use the policy that the agent reports: the agent reads it when it connects, and keeps it.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from fleet.monitoring.evidence import Heartbeat, ReconnectMode
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Recovery
 
-#: `teleport_pick_healthy` opens a backup after 2 s and up to half of that again.
+#: Seconds until `teleport_pick_healthy` opens a backup connection: 2 s plus up to half of that.
 SWITCH_SECONDS = 3.0
-#: An agent pool asks for a lease every second and waits 8 s at most between two dials.
+#: Seconds until an agent pool dials again: it requests a lease every second and waits at most 8 s between dials.
 REDIAL_SECONDS = 9.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A prediction; `at` only when it recovers by itself."""
+    """A prediction; `at` is the latest time of an automatic recovery."""
 
     recovery: Recovery
     at: float | None = None
@@ -34,17 +36,17 @@ ONLY_IF_CAUSE_RECOVERS = Outlook(Recovery.ONLY_IF_CAUSE_RECOVERS)
 
 
 def automatic_recovery(at: float, now: float) -> Outlook:
-    """Promise recovery by `at`; a promise that was not kept is none."""
+    """Return automatic recovery by `at`; no prediction when `at` has passed."""
     return Outlook(Recovery.BY_ITSELF, at) if at >= now else UNCLEAR
 
 
 def from_auth(frame: FleetFrame, auth: InstanceCondition, heartbeat: Heartbeat | None) -> Outlook:
-    """Predict when an agent gets away from a sick auth (RFD 226, "Auth Reconnects")."""
+    """Return when an agent moves away from a failing auth (RFD 226, "Auth Reconnects")."""
     if frame.backend_down or frame.ok_auth_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     next_heartbeat = 0.0 if heartbeat is None else HEARTBEAT_SHARE * heartbeat.ttl
     if not auth.keeps_connections:
-        # Its connection is dead or will be found dead: then pick_first moves too.
+        # The connection is broken or will be found broken: then pick_first moves too.
         return automatic_recovery(auth.since + frame.timing.keepalive + next_heartbeat, frame.now)
     if heartbeat is None or heartbeat.mode is ReconnectMode.UNKNOWN:
         return UNCLEAR
@@ -54,7 +56,7 @@ def from_auth(frame: FleetFrame, auth: InstanceCondition, heartbeat: Heartbeat |
 
 
 def from_via_proxy(frame: FleetFrame, proxy: InstanceCondition, heartbeat: Heartbeat) -> Outlook:
-    """Predict when an agent gets away from a sick proxy that carries its auth connection."""
+    """Return when an agent moves away from a failing proxy that carries its auth connection."""
     if frame.ok_proxy_count == 0:
         return ONLY_IF_CAUSE_RECOVERS
     if proxy.keeps_connections:
@@ -71,14 +73,14 @@ def from_proxy(
     silent_since: float | None,
     healthy_tunnel_count: int = 0,
 ) -> Outlook:
-    """Predict when an agent has dialled past a sick proxy (RFD 226, "Proxy Reconnects").
+    """Return when an agent has replaced its tunnel to a failing proxy (RFD 226, "Proxy Reconnects").
 
-    `silent_since`: since when none of its proxies tells it anything; None while one still does. `taken`: how many
-    healthy proxies it has a tunnel to already.
+    `silent_since`: since when no proxy of the agent sends it anything; None while one still does.
+    `healthy_tunnel_count`: number of healthy proxies that the agent has a tunnel to already.
     """
     dependency = frame.dependencies.get(proxy.facts.index)
     if dependency is not None and (dependency.moves_at or 0.0) >= frame.now:
-        # The proxy is well before the agent has left it.
+        # The proxy recovers before the agent has left it.
         return Outlook(Recovery.BY_ITSELF, dependency.moves_at)
     if frame.ok_proxy_count <= healthy_tunnel_count:
         return ONLY_IF_CAUSE_RECOVERS
@@ -87,11 +89,11 @@ def from_proxy(
     ttl = 0.0 if heartbeat is None else heartbeat.ttl_seen
     tracker_expiry = ttl or frame.timing.default_proxy_expiry
     if silent_since is not None and not proxy.keeps_connections:
-        # Nobody sends it discovery requests any more: its whole tracker runs out.
+        # No proxy sends discovery requests to the agent any more: its whole tracker expires.
         return automatic_recovery(silent_since + tracker_expiry + REDIAL_SECONDS, frame.now)
     if proxy.facts.expires_at is None:
         return UNCLEAR
-    # Others name the proxy until its resource expires. Without a TTL the agent keeps it for the default expiry after
-    # that; with one, no longer than what remained when its last heartbeat was seen.
+    # Other proxies name the proxy until its resource expires. Without a TTL the agent keeps the proxy for the default
+    # expiry after that; with one, no longer than what remained at its last heartbeat.
     retention_seconds = min(tracker_expiry, frame.timing.default_proxy_expiry)
     return automatic_recovery(proxy.facts.expires_at + retention_seconds + REDIAL_SECONDS, frame.now)

@@ -1,4 +1,4 @@
-"""Between packed rows and values: one agent's evidence, states counted, rows that changed."""
+"""Functions on packed rows: one agent's evidence, counts of states, changed rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def evidence_of(
     tunnel_agents: npt.NDArray[np.uint32],
     tunnel_proxies: npt.NDArray[np.uint16],
 ) -> AgentEvidence:
-    """Unpack one agent's rows into what `classify` takes."""
+    """Return one agent's rows as the evidence that `classify` takes."""
     memory_row = memory[index]
     flags = int(memory_row["flags"])
     lost_at, working_until = float(memory_row["lost_at"]), float(memory_row["working_until"])
@@ -40,13 +40,15 @@ def evidence_of(
 
 
 def count_states(states: npt.NDArray[np.uint8]) -> dict[State, int]:
-    """Count agents by state, every state present; takes the `state` column of VERDICT rows, or a byte vector."""
+    """Return the number of agents by state, with every state, from the `state` column of VERDICT rows or from bytes."""
     counts = np.bincount(states, minlength=len(State))
     return {state: int(counts[state]) for state in State}
 
 
-def find_changed_agents(previous: npt.NDArray[np.void] | None, current: npt.NDArray[np.void]) -> npt.NDArray[np.intp]:
-    """List the agents whose state differs from the previous verdicts, and all new ones."""
+def find_changed_agents(
+    previous: npt.NDArray[np.void] | None, current: npt.NDArray[np.void]
+) -> npt.NDArray[np.intp]:
+    """Return the agents whose state differs from the previous verdicts, and new agents."""
     if previous is None:
         return np.arange(len(current))
     common_count = min(len(previous), len(current))

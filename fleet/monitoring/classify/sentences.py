@@ -1,4 +1,4 @@
-"""A finding in one or two sentences for a person: names, no times (pages show those beside it)."""
+"""Verdicts in one or two sentences for people: with names, without times (pages show times beside them)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery,
 
 
 def explain(s: Situation, state: State, reason: Reason, cause: int, recovery: Recovery) -> str:
-    """Say what was concluded and why, then whether it will recover by itself."""
+    """Return why an agent has its state, then whether and when it recovers, in one or two sentences."""
     sentences = (_state_sentence(s, state, reason, cause), _recovery_sentence(s, state, cause, recovery))
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -18,93 +18,105 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
     if state is State.UNKNOWN:
         return _unknown_sentence(s, reason)
     if state is State.RETIRED:
-        return "An operator retired it."
+        return "An operator retired this agent."
     if state is State.NEVER:
-        return "It is enrolled, but never had a tunnel."
+        return "The agent is enrolled but has never had a tunnel."
     if state is State.STRANDED:
         return _stranded_sentence(s, reason, cause)
     if state is State.OFFLINE:
-        return "It has no tunnel and gives no sign of life, while its auth and proxies are fine: look at its own host."
+        return (
+            "The agent has no heartbeat and no live tunnel, but its auth and proxies are OK: check its host."
+        )
     if state is State.AT_RISK:
         return _at_risk_sentence(s, reason, cause)
     if state is State.WORKING:
-        return "A reconnect we asked for is under way."
+        return "A reconnect requested by Refloat is in progress."
     if state is State.DEGRADED:
         return _degraded_sentence(s, reason, cause)
     if state is State.EXCESS:
-        return f"It holds {len(s.live)} tunnels, more than the {_desired_count(s)} it wants."
-    return f"It is reachable through {_name_list(s.live, s.frame)}, and {_auth_name(s)} lists it."
+        return f"The agent has {len(s.live)} tunnels, but its desired count is {_desired_count(s)}."
+    return f"The agent is reachable through {_name_list(s.live, s.frame)}, and {_auth_name(s)} receives its heartbeats."
 
 
 def _unknown_sentence(s: Situation, reason: Reason) -> str:
     if s.frame.blind:
-        return "Our own pollers are blind."
+        return "Refloat's own pollers missed polls or failed their self-test."
     if reason is Reason.CLUSTER_UNREACHABLE:
-        return "No instance of the cluster answers, while our own probe is good."
+        return "No instance of the cluster responds, while Refloat's self-test passes: check the network between them."
     if reason is Reason.DISAGREE:
-        return f"{_name_list(s.live, s.frame)} has a tunnel of it, but no auth ever listed it."
-    return "Nothing fresh covers it."
+        return (
+            f"The agent has a tunnel to {_name_list(s.live, s.frame)}, but no auth has ever listed the agent."
+        )
+    return "Refloat has too little recent data to determine the state of this agent."
 
 
 def _stranded_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if reason is Reason.NO_TUNNEL:
-        return "It heartbeats, but no proxy has a tunnel of it."
-    loss = "Its resource expired"
+        return "The agent sends heartbeats, but no proxy reports a tunnel to it."
+    loss = "The agent's resource has expired"
     if s.frame.frozen:
-        loss += " by prediction"
+        loss += " (predicted)"
     if reason is Reason.RESOURCE_EXPIRED:
-        return f"{loss}, though it has a live tunnel and {_auth_name(s)} is fine."
+        return f"{loss}, although the agent has a live tunnel and {_auth_name(s)} is OK."
     if reason is Reason.POLICY_OFF:
-        return f"{loss}, though {_auth_name(s)} is fine; with pick_first it looks for no other."
+        return f"{loss}, although {_auth_name(s)} is OK; with pick_first the agent looks for no other auth."
     if reason is Reason.BACKEND_DOWN:
-        loss = loss if s.resource is ResourceState.EXPIRED else "It has no tunnel"
-        return f"{loss}: all auth servers fell sick together, so their backend is the likely cause."
+        loss = loss if s.resource is ResourceState.EXPIRED else "The agent has no tunnel"
+        return f"{loss}: all auths failed together, so their backend is the likely cause."
     if cause == NO_CAUSE:
-        return f"{loss}: every auth server is sick."
+        return f"{loss}: no auth is OK."
     if cause == s.auth and cause not in s.recent_proxies:
-        loss = loss if s.resource is ResourceState.EXPIRED else "It has no tunnel"
+        loss = loss if s.resource is ResourceState.EXPIRED else "The agent has no tunnel"
         return f"{loss}: its auth {_complaint_clause(cause, s.frame)}."
     if s.live:
-        return f"{loss}: {_complaint_clause(cause, s.frame)}, and its auth connection goes through it."
-    return f"It has no live tunnel: {_complaint_clause(cause, s.frame)}."
+        return (
+            f"{loss}: {_complaint_clause(cause, s.frame)}, and the agent reaches its auth through this proxy."
+        )
+    return f"The agent has no live tunnel: {_complaint_clause(cause, s.frame)}."
 
 
 def _at_risk_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if cause == BACKEND_CAUSE:
-        return "All auth servers fell sick together, so nobody renews its resource."
+        return "All auths failed together, so no auth renews the agent's resource."
     if cause == s.auth:
-        return f"Its auth {_complaint_clause(cause, s.frame)} and will not renew its resource."
+        return (
+            f"The agent's auth {_complaint_clause(cause, s.frame)} and does not renew the agent's resource."
+        )
     if cause == s.via_proxy and cause not in s.live:
-        return f"Its auth connection goes through {s.frame.name_of(cause)}, which {_complaint(cause, s.frame)}."
-    return f"Every live tunnel of it ends at a sick proxy: {_complaint_clause(cause, s.frame)}."
+        return f"The agent's auth connection goes through {s.frame.name_of(cause)}, which {_complaint(cause, s.frame)}."
+    return f"No proxy that the agent is connected to is OK: {_complaint_clause(cause, s.frame)}."
 
 
 def _degraded_sentence(s: Situation, reason: Reason, cause: int) -> str:
     if reason is Reason.TOO_FEW_TUNNELS:
-        text = f"It wants {s.effective_desired_count} tunnels and has fewer"
+        tunnels = "1 tunnel" if s.effective_desired_count == 1 else f"{s.effective_desired_count} tunnels"
+        text = f"The agent should have {tunnels} to current proxies but has fewer"
         return f"{text}: {_complaint_clause(cause, s.frame)}." if cause != NO_CAUSE else f"{text}."
     if reason is Reason.DISAGREE:
-        return "It claims more tunnels than the proxies report."
+        return "The agent reports more tunnels than the proxies do."
     if reason is Reason.INSTANCE_DEGRADED:
-        return f"It rests on {s.frame.name_of(cause)}, which is degraded."
-    return f"It partly rests on a sick proxy: {_complaint_clause(cause, s.frame)}."
+        return f"The agent depends on {s.frame.name_of(cause)}, which is degraded."
+    return f"The agent depends on a proxy that is not OK: {_complaint_clause(cause, s.frame)}."
 
 
 def _recovery_sentence(s: Situation, state: State, cause: int, recovery: Recovery) -> str:
     if state is State.WORKING or recovery in (Recovery.NOT_NEEDED, Recovery.UNCLEAR):
         return ""
     if recovery is Recovery.BY_ITSELF:
-        return "It will recover by itself."
+        return "The agent recovers automatically."
     heartbeat = s.agent.heartbeat
     keeps_auth_connection = cause == s.auth and s.frame.ok_auth_count > 0
     if keeps_auth_connection and heartbeat is not None and heartbeat.mode is ReconnectMode.PICK_FIRST:
-        return f"With pick_first it keeps that connection: only if {s.frame.name_of(cause)} recovers."
+        return f"The agent recovers only when {s.frame.name_of(cause)} does: with pick_first it keeps the connection."
     if keeps_auth_connection:
-        return f"Without health checks it keeps that connection: only if {s.frame.name_of(cause)} recovers."
+        return (
+            f"The agent recovers only when {s.frame.name_of(cause)} does: "
+            "without health checks it keeps the connection."
+        )
     root = s.frame.cause_of(cause)
     if root == BACKEND_CAUSE:
-        return "It will be back only when the backend is."
-    return f"There is no healthy one to go to: only if {s.frame.name_of(root)} recovers."
+        return "The agent recovers only when the backend does."
+    return f"The agent recovers only when {s.frame.name_of(root)} does: no other instance is available."
 
 
 def _complaint_clause(index: int, frame: FleetFrame) -> str:

@@ -1,4 +1,4 @@
-"""One agent's evidence, read against the frame: what is live, what is lost, who is to blame."""
+"""One agent's evidence in a frame: live tunnels, lost tunnels or resource, and the instances to blame."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from fleet.vocabulary.instances import CUT_OFF_STATES
 
 
 class ResourceState(Enum):
-    """H: the agent's resource in the presence list."""
+    """Evidence H: the agent's resource in the presence list."""
 
     UNEXPIRED = auto()
     EXPIRED = auto()
-    #: It ran out, but no list was answered since, and somebody may have renewed it.
+    #: The expiry has passed, but no list was read since, so an auth may have renewed the resource.
     UNCLEAR = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything the rules ask about one agent. Build it with `read`."""
+    """Input of the rules for one agent. Build it with `read_situation`."""
 
     agent: AgentEvidence
     frame: FleetFrame
     resource: ResourceState
-    #: Live tunnels, by instance index of the proxy, ascending.
+    #: Live tunnels: instance indices of the proxies, ascending.
     live: tuple[int, ...]
-    #: A tunnel was last reported by a proxy that is fine but was not read lately.
+    #: The last report of a tunnel is from a proxy without a known problem that was not read recently.
     unread: bool
-    #: The proxies it used when last seen, newest first: as many as it wants tunnels, three at most.
+    #: Proxies of the agent when it was last seen, newest first: its desired number of tunnels, at most three.
     recent_proxies: tuple[int, ...]
-    #: The auth of its heartbeats, and the proxy it reaches that auth through.
+    #: Auth of the agent's heartbeats, and the proxy that carries the connection to it.
     auth: int | None
     via_proxy: int | None
 
     @property
     def is_reachable(self) -> bool:
-        """A live tunnel and an unexpired resource."""
+        """Return whether the agent has a live tunnel and an unexpired resource."""
         return bool(self.live) and self.resource is ResourceState.UNEXPIRED
 
     @property
     def has_live_heartbeat(self) -> bool:
-        """A heartbeat that proves life: written after its last tunnel was lost.
+        """Return whether the agent sent a heartbeat after it lost its last tunnel.
 
-        An older one proves nothing: a killed agent's resource lives on for a whole TTL.
+        An older heartbeat proves nothing: the resource of a killed agent stays for a whole TTL.
         """
         heartbeat = self.agent.heartbeat
         if heartbeat is None or self.resource is not ResourceState.UNEXPIRED:
@@ -59,7 +59,7 @@ class Situation:
 
     @property
     def blamed_auth(self) -> int | None:
-        """Its auth, or else the proxy before it, if that was sick when the resource was lost."""
+        """Return the auth, or else the proxy before it, that was failing when the resource was lost."""
         heartbeat = self.agent.heartbeat
         is_expired = heartbeat is not None and self.resource is ResourceState.EXPIRED
         lost_at = heartbeat.expires_at if heartbeat is not None and is_expired else None
@@ -69,24 +69,24 @@ class Situation:
 
     @property
     def blamed_proxies(self) -> tuple[int, ...]:
-        """The used proxies that were sick when its last live tunnel was lost, newest first."""
+        """Return the used proxies that were failing when the last live tunnel was lost, newest first."""
         return tuple(index for index in self.recent_proxies if self._is_to_blame(index, self.agent.lost_at))
 
     @property
     def sound_count(self) -> int:
-        """How many of its live tunnels end at a proxy that is not sick."""
+        """Return the number of live tunnels to proxies that are not failing."""
         return sum(not self.is_sick(index) for index in self.live)
 
     @property
     def is_disagreeing(self) -> bool:
-        """It has claimed more tunnels than proxies report for longer than their views may lie apart."""
+        """Return whether the agent has reported more tunnels than proxies for longer than views may differ."""
         return self.agent.disagreement >= self.frame.timing.disagreement_rounds
 
     @property
     def effective_desired_count(self) -> int:
-        """How many tunnels to desired proxies it wants, never more than can be.
+        """Return the desired number of tunnels to desired proxies, at most the possible number.
 
-        In a mesh one to each it knows of: a proxy that is new, or has expired, is none it lacks.
+        In a mesh: one to each proxy that the agent knows; a new or an expired proxy is not missing.
         """
         heartbeat = self.agent.heartbeat
         if heartbeat is None:
@@ -96,28 +96,28 @@ class Situation:
         return min(heartbeat.tracked or self.frame.desired_proxy_count, self.frame.desired_proxy_count)
 
     def condition_of(self, index: int) -> InstanceCondition | None:
-        """Look up an instance."""
+        """Return an instance by index, or None."""
         return self.frame.conditions.get(index)
 
     def is_sick(self, index: int | None) -> bool:
-        """Tell whether an instance is silent, unhealthy, expired or gone."""
+        """Return whether an instance is silent, unhealthy, expired or deregistered."""
         condition = None if index is None else self.frame.conditions.get(index)
         return condition is not None and condition.sick
 
     def is_cut_off(self, index: int | None) -> bool:
-        """Tell whether an instance passes nothing on: it is silent or gone."""
+        """Return whether an instance forwards no traffic: it is silent or deregistered."""
         return index is not None and self.frame.state_of(index) in CUT_OFF_STATES
 
     def _is_to_blame(self, index: int, lost_at: float | None) -> bool:
         condition = self.frame.conditions.get(index)
         if condition is None or not condition.sick:
             return False
-        # Who fell sick long after the loss did not cause it: the margin is what finding out may take.
+        # An instance that failed long after the loss did not cause it: the margin is the time of detection.
         return lost_at is None or condition.since <= lost_at + self.frame.timing.stale_after
 
 
 def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
-    """Read an agent's evidence against the frame."""
+    """Return the situation of an agent in a frame."""
     heartbeat = agent.heartbeat
     conditions = [frame.conditions[index] for index in agent.tunnels if index in frame.conditions]
     desired_count = LAST_PROXY_COUNT if heartbeat is None or heartbeat.desired == 0 else heartbeat.desired
@@ -127,7 +127,9 @@ def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
         resource=_resource_state(agent, frame),
         live=tuple(sorted(condition.facts.index for condition in conditions if condition.live)),
         unread=any(condition.unread for condition in conditions) or len(conditions) < len(agent.tunnels),
-        recent_proxies=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[: min(desired_count, LAST_PROXY_COUNT)],
+        recent_proxies=(agent.last_proxies or tuple(sorted(set(agent.tunnels))))[
+            : min(desired_count, LAST_PROXY_COUNT)
+        ],
         auth=agent.last_auth if heartbeat is None else heartbeat.auth,
         via_proxy=None if heartbeat is None else heartbeat.via_proxy,
     )

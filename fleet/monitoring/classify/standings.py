@@ -1,4 +1,4 @@
-"""One instance as agents see it: its state, whether its tunnels count, whether connections to it hold."""
+"""Instances from the view of agents: state, live tunnels, and whether connections to them survive."""
 
 from __future__ import annotations
 
@@ -14,34 +14,40 @@ from fleet.monitoring.classify.instances import (
     sick_since,
 )
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence
-from fleet.vocabulary.instances import CONNECTED_SICK_STATES, SICK_STATES, InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import (
+    CONNECTED_SICK_STATES,
+    SICK_STATES,
+    InstanceFacts,
+    InstanceKind,
+    InstanceState,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceCondition:
-    """One instance as agents see it."""
+    """An instance from the view of agents."""
 
     facts: InstanceFacts
     state: InstanceState
-    #: Silent, unhealthy, expired or gone.
+    #: The instance is silent, unhealthy, expired or deregistered: failing.
     sick: bool
-    #: When that began; 0 when it is not sick.
+    #: When the problem began, seconds since the epoch; 0 without one.
     since: float
-    #: It is sick, but it answers: connections to it hold, so nothing but a health check moves who is on them.
+    #: The instance is failing but responds: connections to it survive, so only a health check moves its agents.
     keeps_connections: bool
-    #: Proxy: its tunnels count as live. It is not silent, and reported within two rounds.
+    #: Proxy: its tunnels count as live, because it is not silent and reported within two rounds.
     live: bool
-    #: Proxy: its tunnels may be live. Nothing is wrong with it, but its report is missing or too old.
+    #: Proxy: its tunnels may be live: it has no known problem, but its report is missing or too old.
     unread: bool
-    #: Proxy: an attempt to read its tunnels ended lately, good or failed.
+    #: Proxy: an attempt to read its tunnels ended recently, good or failed.
     feed_fresh: bool
-    #: Proxy: unexpired, at its group's highest generation.
+    #: Proxy: unexpired, and of the highest generation of its group.
     is_desired: bool
     is_degraded: bool
 
 
 def conditions_of(fleet: FleetEvidence, now: float) -> dict[int, InstanceCondition]:
-    """Work out how every instance stands, by index."""
+    """Return the standing of every instance, by index."""
     generations = _highest_generations(fleet.instances.values(), now)
     return {index: _condition_of(facts, fleet, now, generations) for index, facts in fleet.instances.items()}
 
@@ -76,7 +82,7 @@ def _is_current(facts: InstanceFacts, now: float) -> bool:
 
 
 def _highest_generations(instances: Iterable[InstanceFacts], now: float) -> dict[str, int]:
-    """Find each proxy group's highest generation among unexpired proxies (facts of the tracker's rule)."""
+    """Return each proxy group's highest generation among unexpired proxies, as agents' trackers compute it."""
     highest: dict[str, int] = {}
     for facts in instances:
         if facts.kind is InstanceKind.PROXY and _is_current(facts, now):
@@ -85,6 +91,6 @@ def _highest_generations(instances: Iterable[InstanceFacts], now: float) -> dict
 
 
 def last_attempt_at(feed: FeedFreshness) -> float | None:
-    """Tell when an attempt to read a source last ended, good or failed."""
+    """Return when the last attempt to read a source ended, good or failed."""
     attempt_times = [at for at in (feed.attempted_at, feed.answered_at) if at is not None]
     return max(attempt_times, default=None)

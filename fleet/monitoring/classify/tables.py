@@ -1,4 +1,4 @@
-"""What the frame says of instances, as numpy tables by instance index: the vectorised twin looks things up here."""
+"""The frame's facts about instances as numpy tables by instance index, for the vectorised rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.monitoring.classify.dependencies import Dependency
 from fleet.monitoring.classify.standings import InstanceCondition
 from fleet.vocabulary import instances
 
-#: One entry for every u2, `NO_INSTANCE` too: lookups need no bounds check.
+#: One entry for every u2 value, also for `NO_INSTANCE`: lookups need no bounds check.
 TABLE_SIZE = 1 << 16
 
 SICK = 1
@@ -21,31 +21,40 @@ UNREAD = 4
 DESIRED = 8
 FEED_FRESH = 16
 KEEPS_CONNECTIONS = 32
-#: Silent or gone: it passes nothing on.
+#: Silent or deregistered: the instance forwards no traffic.
 CUT_OFF = 64
 DEGRADED = 128
 
 
 @dataclass(frozen=True)
 class InstanceTables:
-    """By instance index. An index nobody has heard of is unknown, unread and not sick."""
+    """Tables by instance index. An index without an instance is unknown, unread and not failing."""
 
     flags: npt.NDArray[np.uint8]
     states: npt.NDArray[np.uint8]
-    #: When the sickness began, and when the resource expires; 0: not sick, never seen.
+    #: Start of the problem, and expiry of the resource; 0: no problem, never seen.
     since: npt.NDArray[np.float64]
     expires_at: npt.NDArray[np.float64]
-    #: What the instance suffers from: itself, or its dependency. Of what is no instance: that.
+    #: Cause of a problem: the instance itself or its dependency; an index without an instance is its own cause.
     causes: npt.NDArray[np.uint16]
-    #: When a proxy heartbeats through another auth; 0: it suffers from itself, or has no other.
+    #: When a proxy heartbeats through another auth; 0: it has no dependency, or no other auth is available.
     moves_at: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, conditions: Mapping[int, InstanceCondition], dependencies: Mapping[int, Dependency]) -> InstanceTables:
-        """Spread standings and dependencies over tables."""
+    def of(
+        cls, conditions: Mapping[int, InstanceCondition], dependencies: Mapping[int, Dependency]
+    ) -> InstanceTables:
+        """Return standings and dependencies as tables."""
         flags = np.full(TABLE_SIZE, UNREAD, np.uint8)
         causes = np.arange(TABLE_SIZE, dtype=np.uint16)
-        tables = cls(flags, np.zeros(TABLE_SIZE, np.uint8), np.zeros(TABLE_SIZE), np.zeros(TABLE_SIZE), causes, np.zeros(TABLE_SIZE))
+        tables = cls(
+            flags,
+            np.zeros(TABLE_SIZE, np.uint8),
+            np.zeros(TABLE_SIZE),
+            np.zeros(TABLE_SIZE),
+            causes,
+            np.zeros(TABLE_SIZE),
+        )
         for index, condition in conditions.items():
             flags[index] = _flags_of(condition)
             tables.states[index] = condition.state

@@ -1,3 +1,3 @@
-"""What became of agents and instances, in the database."""
+"""State history of agents and instances in the database."""
 
 from __future__ import annotations

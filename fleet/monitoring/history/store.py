@@ -1,6 +1,6 @@
-"""Between the record and the database: recall what a new record begins with, and settle what rounds owe.
+"""Transfer between record and database: read the start of a new record, and write the history of rounds.
 
-All writes are idempotent, so a result is settled at least once and nothing is lost with a worker.
+All writes are idempotent: every result is written at least once, and none is lost with a worker.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State
 T = TypeVar("T")
 PositionedT = TypeVar("PositionedT", Instance, Agent)
 
-#: Rows in one statement, and so in one transaction: SQLite has one writer, and the others wait for it.
+#: Rows per statement, and so per transaction: SQLite has one writer, and others wait for it.
 _CHUNK = 1000
-#: Results settled in one go.
+#: Results of rounds per transfer.
 _MAX_ENTRIES = 20
 
 
 def load_record_seed(cluster: str) -> RecordSeed:
-    """What the database remembers of a cluster, by position. Gaps are closed, for a record has none."""
+    """Return the data of a cluster in the database, by position. Gaps are closed, because a record has none."""
     instances = list(Instance.objects.filter(cluster=cluster).order_by("position", "pk"))
     agents = list(Agent.objects.filter(cluster=cluster).order_by("position", "pk"))
     for instance_chunk in _chunks(_renumber(instances)):
@@ -62,7 +62,7 @@ def load_record_seed(cluster: str) -> RecordSeed:
 
 
 def flush_outbox(writer: Writer, cluster: str) -> int:
-    """Write to the database what rounds owe to it; answers how many rounds were settled."""
+    """Write the history of rounds to the database; return how many rounds were written."""
     entries = writer.read_outbox(cluster, _MAX_ENTRIES)
     if not entries:
         return 0
@@ -78,7 +78,7 @@ def flush_outbox(writer: Writer, cluster: str) -> int:
 
 
 class _RecordNames:
-    """Ids by index, as the record has them now."""
+    """Ids by index, from the current record."""
 
     def __init__(
         self, ids: Sequence[str], names: Sequence[str], instances: Sequence[tuple[str, str, str]]
@@ -100,7 +100,7 @@ class _RecordNames:
 
 
 def _renumber(rows: Sequence[PositionedT]) -> list[PositionedT]:
-    """Give each row its place in the list as its position; answers those that had another one."""
+    """Set the position of each row to its place in the list; return the rows that changed."""
     moved_rows = [row for position, row in enumerate(rows) if row.position != position]
     for position, row in enumerate(rows):
         row.position = position
@@ -123,17 +123,21 @@ def _save_instances(cluster: str, record_names: _RecordNames) -> None:
         )
 
 
-def _save_agents(writer: Writer, cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
+def _save_agents(
+    writer: Writer, cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames
+) -> None:
     indices = np.unique(np.concatenate([changes.changed_agents for changes in rounds]))
     memory = writer.memory(cluster)
     agent_count = min(len(memory), len(record_names.ids))
-    rows = (_agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count)
+    rows = (
+        _agent(cluster, int(index), memory[index], record_names) for index in indices if index < agent_count
+    )
     for chunk in _chunks(rows):
         Agent.objects.bulk_create(
             chunk,
             update_conflicts=True,
             unique_fields=["cluster", "agent_id"],
-            # `retired` is an operator's word: the database tells the record, never the other way round.
+            # `retired` is set by operators: it is copied from the database to the record, never back.
             update_fields=["name", "position", "home", "last_auth", "last_proxies", "had_tunnel", "lost_at"],
         )
 
@@ -175,7 +179,9 @@ def _save_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names
         Transition.objects.bulk_create(chunk, ignore_conflicts=True)
 
 
-def _save_instance_transitions(cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames) -> None:
+def _save_instance_transitions(
+    cluster: str, rounds: Sequence[RoundChanges], record_names: _RecordNames
+) -> None:
     system_names = {BACKEND: f"backend/{cluster}", CLUSTER: f"cluster/{cluster}"}
     rows = (
         InstanceTransition(
@@ -195,7 +201,7 @@ def _save_instance_transitions(cluster: str, rounds: Sequence[RoundChanges], rec
 
 
 def prune(before: datetime) -> int:
-    """Delete transitions older than that, a chunk in a statement so that nobody waits long; return how many."""
+    """Delete transitions before a time in chunks, so that no writer waits long; return how many."""
     deleted_count = 0
     for model in (Transition, InstanceTransition):
         old = model.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)
@@ -206,7 +212,7 @@ def prune(before: datetime) -> int:
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Rows by the statement, made when their turn comes: 100,000 changes as model objects are 45 MB at least."""
+    """Yield rows per statement, created when needed: 100,000 changes as model objects are at least 45 MB."""
     remaining_rows = iter(rows)
     while chunk := list(islice(remaining_rows, _CHUNK)):
         yield chunk

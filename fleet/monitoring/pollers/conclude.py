@@ -1,4 +1,4 @@
-"""Conclude a round: read the record, judge every agent in one pass, and write what changed, with one winner."""
+"""Conclusion of a round: read the record, classify every agent in one pass, and write the changes exactly once."""
 
 from __future__ import annotations
 
@@ -10,32 +10,39 @@ import numpy.typing as npt
 
 from fleet.monitoring.classify import (
     FleetFrame,
-    find_changed_agents,
     classify_columns,
     count_states,
+    find_changed_agents,
     health_of,
     prepare_frame,
     update_memory,
 )
 from fleet.monitoring.columns import DISAGREEMENT, NO_INSTANCE
-from fleet.monitoring.events import StateDelta, Event, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import Event, InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.report_schedule import select_agents, select_old_reports
-from fleet.monitoring.state.codec import RecordHeader, Rows, InstanceSpell
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, RoundChanges, pack_round_changes
+from fleet.monitoring.state.codec import InstanceSpell, RecordHeader, Rows
+from fleet.monitoring.state.outbox import (
+    BACKEND,
+    CLUSTER,
+    INSTANCE_TRANSITION,
+    TRANSITION,
+    RoundChanges,
+    pack_round_changes,
+)
 from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.state.writer import Conclusion, Writer
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import State
 
-#: How often a conclusion starts over because an operator's word or another round came in between.
+#: Most attempts of a conclusion, which starts over when an operator's request or another round comes between.
 _MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UncommittedRound:
-    """A round's result, not written yet."""
+    """Result of a round before it is written."""
 
     conclusion: Conclusion
     events: tuple[Event, ...]
@@ -43,21 +50,21 @@ class UncommittedRound:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRound:
-    """A round's result, written."""
+    """Result of a round after it was written."""
 
     header: RecordHeader
-    #: To be published, in this order.
+    #: Events to publish, in this order.
     events: tuple[Event, ...]
-    #: Seconds, by step: `read`, `classify`, `record`.
+    #: Duration of each step in seconds: `read`, `classify`, `record`.
     step_seconds: Mapping[str, float]
 
 
 def conclude(
     writer: Writer, cluster: str, number: int, *, now: float, timing: Timing, clock: Callable[[], float]
 ) -> CommittedRound | None:
-    """Conclude round `number` at `now`; None when it, or a newer one, was concluded already.
+    """Conclude round `number` at `now`; return None when it or a newer round was concluded before.
 
-    `clock` only measures. Raises RecordLost, StateUnavailable.
+    `clock` is only used to measure durations. Raises RecordLostError, StateUnavailableError.
     """
     for _ in range(_MAX_ATTEMPTS):
         started_at = clock()
@@ -68,13 +75,21 @@ def conclude(
         uncommitted_round = judge(record, number, now, timing)
         classified_at = clock()
         if writer.commit(cluster, record, uncommitted_round.conclusion):
-            step_seconds = {"read": read_at - started_at, "classify": classified_at - read_at, "record": clock() - classified_at}
-            return CommittedRound(header=uncommitted_round.conclusion.header, events=uncommitted_round.events, step_seconds=step_seconds)
+            step_seconds = {
+                "read": read_at - started_at,
+                "classify": classified_at - read_at,
+                "record": clock() - classified_at,
+            }
+            return CommittedRound(
+                header=uncommitted_round.conclusion.header,
+                events=uncommitted_round.events,
+                step_seconds=step_seconds,
+            )
     return None
 
 
 def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> UncommittedRound:
-    """Work out what a round concludes from the record. Pure."""
+    """Return the result of a round for a record. No I/O."""
     frame = prepare_frame(record.evidence(now, timing), now)
     columns = (record.heartbeats, record.tunnel_agents, record.tunnel_proxies)
     heartbeats, agents, proxies = columns
@@ -124,7 +139,7 @@ def judge(record: ClusterRecord, number: int, now: float, timing: Timing) -> Unc
 
 
 def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
-    """Indices of rows that differ in any field, and of all new ones."""
+    """Return the indices of rows that differ in any field, and of new rows."""
     # As one run of words: comparing rows field by field, or the words of each row, takes ten times as long.
     word_count = after.dtype.itemsize // 4
     old = np.ascontiguousarray(before).view("<u4")
@@ -135,7 +150,7 @@ def _changed_rows(before: Rows, after: Rows) -> npt.NDArray[np.uint32]:
 
 
 def _persistent_rows(before: Rows, after: Rows, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Those of the changed rows that differ in what outlives the record: the rounds of a disagreement do not."""
+    """Return the changed rows that differ in a stored value; rounds of a disagreement are not stored."""
     old, new = (column[rows[rows < len(before)]] for column in (before, after))
     for column in (old, new):
         column["flags"] &= np.uint8(0xFF & ~DISAGREEMENT)
@@ -155,18 +170,21 @@ def _transitions(previous: Rows, verdicts: Rows, changed_agents: npt.NDArray[np.
 
 
 def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, InstanceSpell]:
-    """Spells that differ from those of the round before."""
+    """Return the spells that differ from those of the previous round."""
     changed_spells = {}
     for index, condition in frame.conditions.items():
         before = record.spells.get(index, InstanceSpell())
-        health, is_draining = health_of(condition.facts, now, frame.timing), bool(condition.facts.watch.drain_request)
+        health, is_draining = (
+            health_of(condition.facts, now, frame.timing),
+            bool(condition.facts.watch.drain_request),
+        )
         if frame.blind:
-            # What fails may be our own network.
+            # Refloat's own network may be the cause of failures.
             spell = replace(before, state=InstanceState.UNKNOWN)
         elif condition.sick:
             spell = InstanceSpell(condition.state, condition.since, health, is_draining)
         elif condition.state is InstanceState.UNKNOWN:
-            # Not looked at lately: it may be sick still.
+            # Not polled recently: the problem may continue.
             spell = replace(before, state=InstanceState.UNKNOWN)
         else:
             spell = InstanceSpell(condition.state, None, health, is_draining)
@@ -181,7 +199,7 @@ def _spells(record: ClusterRecord, frame: FleetFrame, now: float) -> dict[int, I
 
 
 def _system_spell(before: InstanceSpell, *, is_failed: bool, blind: bool, now: float) -> InstanceSpell:
-    """The spell of what is no instance: it is silent or all right."""
+    """Return the spell of the backend or the cluster: silent, OK or unknown."""
     if blind:
         return replace(before, state=InstanceState.UNKNOWN)
     if not is_failed:
@@ -190,7 +208,7 @@ def _system_spell(before: InstanceSpell, *, is_failed: bool, blind: bool, now: f
 
 
 def _instance_transitions(before: Mapping[int, InstanceSpell], after: Mapping[int, InstanceSpell]) -> Rows:
-    """INSTANCE_TRANSITION rows of the spells that have another state now."""
+    """Return INSTANCE_TRANSITION rows of the spells with another state."""
     transitions = [
         (index, old, spell.state)
         for index, spell in after.items()
@@ -210,15 +228,20 @@ def _events(
     cluster, events = record.cluster, list[Event]()
     if len(changed_agents):
         states = verdicts["state"][changed_agents].tolist()
-        changes = tuple((index, State(state)) for index, state in zip(changed_agents.tolist(), states, strict=True))
+        changes = tuple(
+            (index, State(state)) for index, state in zip(changed_agents.tolist(), states, strict=True)
+        )
         events.append(StateDelta(cluster, header.epoch, header.seq, header.as_of, changes, counts))
     if header.layout_version != record.header.layout_version:
         events.append(LayoutChanged(cluster, header.epoch, header.layout_version))
-    if any(_visible_state(spell) != _visible_state(record.spells.get(index, InstanceSpell())) for index, spell in spells.items()):
+    if any(
+        _visible_state(spell) != _visible_state(record.spells.get(index, InstanceSpell()))
+        for index, spell in spells.items()
+    ):
         events.append(InstancesChanged(cluster))
     return tuple(events)
 
 
 def _visible_state(spell: InstanceSpell) -> tuple[InstanceState, Health, bool]:
-    """What of a spell people see."""
+    """Return the part of a spell that people see."""
     return spell.state, spell.health, spell.draining

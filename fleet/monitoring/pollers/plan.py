@@ -1,4 +1,4 @@
-"""Which instances a round asks, in which shards, and which auth is asked for the lists. Pure."""
+"""Plan of a round: instances in shards, and auths for the lists. No I/O."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from fleet.monitoring.classify import instance_state, preference_key_of
 from fleet.monitoring.evidence import Timing
 from fleet.vocabulary.instances import READABLE_STATES, InstanceFacts, InstanceKind, ServingStatus
 
-#: An instance that expired this long ago and does not answer is asked no more; seconds.
+#: Seconds after its expiry until an instance that is not responding is no longer polled.
 _FORGET_AFTER_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The instances one task asks."""
+    """Instances that one task polls."""
 
     number: int
     instances: tuple[int, ...]
-    #: It asks for the lists as well: one shard of a round does.
+    #: The shard also reads the lists; one shard per round does.
     lists: bool
 
 
 def plan_shards(instances: Mapping[int, InstanceFacts], size: int, now: float) -> tuple[Shard, ...]:
-    """Cut the instances into shards of at most `size`; always at least one, for the lists."""
+    """Return the instances in shards of at most `size`; at least one shard, for the lists."""
     indices = [index for index, facts in sorted(instances.items()) if should_poll(facts, now)]
     cuts = [indices[start : start + size] for start in range(0, len(indices), size)] or [[]]
     return tuple(Shard(number, tuple(cut), lists=number == 0) for number, cut in enumerate(cuts))
 
 
 def should_poll(facts: InstanceFacts, now: float) -> bool:
-    """Tell whether polling it can say anything: not when it deregistered, nor long after it expired in silence."""
+    """Return whether to poll an instance: not when it is deregistered, nor long after it expired without responding."""
     if not facts.address or facts.gone_at is not None:
         return False
     if facts.expires_at is None or facts.expires_at > now - _FORGET_AFTER_SECONDS:
@@ -46,10 +46,10 @@ def select_list_auths(
     now: float,
     timing: Timing,
 ) -> list[tuple[int | None, str]]:
-    """Auths to ask for the lists, best first, as (index, address): healthy ones, the last one of equals, unknown ones.
+    """Return auths for the lists as (index, address), best first: healthy ones, the last used of equals, unknown ones.
 
-    A sick one is never asked: it would serve what it last heard. Others are preferred to one that is Degraded or
-    drains. Where to begin comes last, unless it is one of those.
+    A failing auth is never used: its lists may be old. Degraded and draining auths come after others. Bootstrap
+    addresses come last, unless they are addresses of known auths.
     """
     auths = [facts for facts in instances if facts.kind is InstanceKind.AUTH and should_poll(facts, now)]
     states = {facts.index: instance_state(facts, now, timing) for facts in auths}
@@ -70,12 +70,16 @@ def select_list_auths(
 
 
 def find_admin_addresses(instances: Iterable[InstanceFacts], now: float, timing: Timing) -> list[str]:
-    """Addresses of auths for what operators ask, best first: those that serve, and of these as `preference` says.
+    """Return addresses of auths for requests of operators, best first: serving ones, ordered by `preference`.
 
-    All of them: who asks goes on to the next one when one does not answer.
+    The caller tries the next address when an auth does not respond.
     """
     auths = [
-        facts for facts in instances if facts.kind is InstanceKind.AUTH and facts.address and facts.gone_at is None
+        facts
+        for facts in instances
+        if facts.kind is InstanceKind.AUTH and facts.address and facts.gone_at is None
     ]
-    auths.sort(key=lambda facts: (facts.serving is not ServingStatus.SERVING, preference_key_of(facts, now, timing)))
+    auths.sort(
+        key=lambda facts: (facts.serving is not ServingStatus.SERVING, preference_key_of(facts, now, timing))
+    )
     return [facts.address for facts in auths]

@@ -1,4 +1,4 @@
-"""Ask instances for their policies, now and then: they change when one restarts. docs/policies.md, "Drift"."""
+"""Reading of policies from instances; they change when an instance restarts. docs/reference/policies.md, "Drift"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 from fleet.vocabulary.node_policies import NodeReportResponse
 
-#: In all, and for each, seconds.
+#: Timeouts in seconds: of all instances together, and of each.
 _TIMEOUT = 3.0
 _CONCURRENCY = 32
 UNSUPPORTED = "it does not know the question: its policies come from its environment alone"
@@ -25,7 +25,7 @@ UNSUPPORTED = "it does not know the question: its policies come from its environ
 async def read_node_reports(
     instances: Iterable[InstanceFacts], tls: TLSFiles | None, clock: Callable[[], float] = time.time
 ) -> dict[str, NodeReportResponse]:
-    """What came of asking each, by instance id; a failure says why."""
+    """Return the result of asking each instance, by instance id; a failure has its error."""
     now, semaphore = clock(), asyncio.Semaphore(_CONCURRENCY)
     connections = Connections(tls)
 

@@ -1,6 +1,6 @@
-"""Are we able to see at all? A listener of our own in the loop that polls, asked with the same deadline.
+"""Self-test of a poller: a listener in the polling event loop, probed with the same deadline.
 
-If it does not answer in time, or the loop ran late, failures to reach others are no evidence.
+When it does not respond in time, or the event loop lags, failures to reach instances are not evidence.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import asyncio
 from types import TracebackType
 
 _TOKEN = b"refloat\n"
-#: How often the loop's lateness is looked at, seconds.
+#: Seconds between two measurements of the event loop's lag.
 _TICK = 0.02
 
 
 class SelfProbe:
-    """Watches one shard's polls: `async with SelfProbe(deadline) as probe: ...`, then `probe.good`."""
+    """Self-test during the polls of a shard: `async with SelfProbe(deadline) as probe: ...`, then `probe.succeeded`."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -22,14 +22,14 @@ class SelfProbe:
         self.succeeded = False
 
     async def __aenter__(self) -> SelfProbe:
-        """Begin to watch."""
+        """Start the self-test."""
         self._tasks = [asyncio.create_task(self._is_echoed()), asyncio.create_task(self._is_loop_on_time())]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Judge."""
+        """End the self-test and set `succeeded`."""
         echo_task, lag_task = self._tasks
         lag_task.cancel()
         self.succeeded = all(await asyncio.gather(echo_task, lag_task))
@@ -50,7 +50,7 @@ class SelfProbe:
         return response == _TOKEN
 
     async def _is_loop_on_time(self) -> bool:
-        """False when the loop is late by half the deadline; runs until that, or until it is cancelled."""
+        """Return False when the event loop lags by half the deadline; runs until then or until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _TICK

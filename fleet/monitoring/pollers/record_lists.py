@@ -1,4 +1,4 @@
-"""Record what an auth listed: instances with their expiries, agents with their heartbeats."""
+"""Recording of an auth's lists: instances with their expiries, agents with their heartbeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_INSTANCE
 from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
 from fleet.monitoring.pollers.record_sightings import RecordHandle
-from fleet.monitoring.pollers.shard_poll import ShardResult, PollResult
+from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
 from fleet.monitoring.sources.registry import LIST_SOURCES
 from fleet.monitoring.sources.source import EvidenceSource
@@ -20,15 +20,15 @@ from fleet.monitoring.state.codec import FeedState, Rows, blank_rows, rows_of
 from fleet.monitoring.state.roster import clean_text
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceResource, extract_part
 
-#: A resource that vanishes with more than this share of its TTL left was deleted; with less it ran out, and our
-#: clocks merely differ.
+#: A resource that disappears with more than this share of its TTL left was deleted; with less it expired, and the
+#: clocks differ.
 _DELETED_SHARE = 0.25
-#: For an instance that does not say its TTL (Teleport's ServerAnnounceTTL), seconds.
+#: TTL in seconds of an instance that does not report one (Teleport's ServerAnnounceTTL).
 _DEFAULT_TTL = 600.0
 
 
 def record_lists(handle: RecordHandle, shard_result: ShardResult) -> None:
-    """Write what the lists said, or that nobody answered. Raises RecordLost, StateUnavailable."""
+    """Write the lists, or that no auth responded. Raises RecordLostError, StateUnavailableError."""
     lists = shard_result.lists
     if lists is None:
         if shard_result.probe_succeeded:
@@ -52,23 +52,34 @@ def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceS
 
 def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedInstance], at: float) -> None:
     writer, cluster = handle.writer, handle.cluster
-    names = [(clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name)) for instance in listed_instances]
+    names = [
+        (clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name))
+        for instance in listed_instances
+    ]
     indices = writer.intern_instances(cluster, handle.epoch, names).tolist()
-    resources = {index: _resource(instance) for index, instance in zip(indices, listed_instances, strict=True)}
+    resources = {
+        index: _resource(instance) for index, instance in zip(indices, listed_instances, strict=True)
+    }
     for index, facts in handle.instances.items():
         if index not in resources and facts.gone_at is None and is_deleted(facts, at):
             resources[index] = replace(extract_part(InstanceResource, facts), gone_at=at)
-    previous_resources = {index: extract_part(InstanceResource, facts) for index, facts in handle.instances.items()}
-    changed_resources = {index: resource for index, resource in resources.items() if previous_resources.get(index) != resource}
+    previous_resources = {
+        index: extract_part(InstanceResource, facts) for index, facts in handle.instances.items()
+    }
+    changed_resources = {
+        index: resource for index, resource in resources.items() if previous_resources.get(index) != resource
+    }
     writer.write_instances(cluster, handle.epoch, resources=changed_resources)
     before, _ = handle.feed(LISTS)
-    writer.write_feed(cluster, handle.epoch, LISTS, before=before, after=FeedState(freshness=FeedFreshness(at, at)))
+    writer.write_feed(
+        cluster, handle.epoch, LISTS, before=before, after=FeedState(freshness=FeedFreshness(at, at))
+    )
 
 
 def is_deleted(facts: InstanceFacts, at: float) -> bool:
-    """Tell whether a resource that is no longer listed was deleted before it ran out."""
+    """Return whether a resource that is no longer listed was deleted before it expired."""
     if facts.expires_at is None:
-        # It never had a resource: the resource of an agent names it.
+        # The instance never had a resource: an agent's resource names it.
         return False
     return facts.expires_at - at > _DELETED_SHARE * (facts.ttl or _DEFAULT_TTL)
 
@@ -84,12 +95,12 @@ def _resource(instance: ListedInstance) -> InstanceResource:
 
 
 def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChanges) -> None:
-    """Write the agents' rows. A full list ends those it leaves out, once all its pages have come."""
+    """Write the agents' rows. A complete full list expires the rows of agents that are not in it."""
     before, state = handle.feed(PRESENCE)
     listing = changes.full or state.listing
     parity = state.parity ^ int(changes.full)
     after = FeedState(
-        # What ran out meanwhile may stand renewed in a page that has not come: nothing is told of that yet.
+        # A resource that expired meanwhile may be renewed on a page that has not arrived, so no row is expired yet.
         freshness=FeedFreshness(lists.at, lists.at if changes.complete else state.freshness.answered_at),
         epoch=changes.epoch,
         revision=changes.revision,
@@ -98,12 +109,20 @@ def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChange
         source=lists.target.index,
     )
     writer, cluster, epoch = handle.writer, handle.cluster, handle.epoch
-    listed_agents = {clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent}
-    indices = writer.intern_agents(cluster, epoch, [(agent, clean_text(entry.name)) for agent, entry in listed_agents.items()])
+    listed_agents = {
+        clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent
+    }
+    indices = writer.intern_agents(
+        cluster, epoch, [(agent, clean_text(entry.name)) for agent, entry in listed_agents.items()]
+    )
     rows, tracked_counts = _heartbeat_rows(handle, list(listed_agents.values()), parity)
-    ended_agents = writer.find_agents(cluster, epoch, (a for a, entry in changes.agents.items() if entry is None))
+    ended_agents = writer.find_agents(
+        cluster, epoch, (a for a, entry in changes.agents.items() if entry is None)
+    )
     if listing and changes.complete:
-        ended_agents = np.union1d(ended_agents, _unlisted_agents(handle, indices, parity, lists.at)).astype(np.uint32)
+        ended_agents = np.union1d(ended_agents, _unlisted_agents(handle, indices, parity, lists.at)).astype(
+            np.uint32
+        )
     row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(ended_agents) else 0
     writer.write_heartbeats(
         *(cluster, epoch),
@@ -111,15 +130,17 @@ def _record_agents(handle: RecordHandle, lists: PollResult, changes: AgentChange
         after=after,
         indices=indices,
         rows=rows,
-        # An agent only tunnels ever named has no row to end.
+        # An agent that only tunnels ever named has no row to expire.
         ended_agents=ended_agents[ended_agents < row_count],
         ended_at=lists.at,
         tracked_counts=tracked_counts,
     )
 
 
-def _unlisted_agents(handle: RecordHandle, listed_agents: npt.NDArray[np.uint32], parity: int, at: float) -> npt.NDArray[np.uint32]:
-    """Agents whose resource lived until now, and is in no page of the full list."""
+def _unlisted_agents(
+    handle: RecordHandle, listed_agents: npt.NDArray[np.uint32], parity: int, at: float
+) -> npt.NDArray[np.uint32]:
+    """Return the agents whose resource is unexpired, and on no page of the full list."""
     blob = handle.writer.heartbeats(handle.cluster)
     column = rows_of(blob, HEARTBEAT, len(blob) // HEARTBEAT.itemsize)
     is_unlisted = ((column["flags"] & LIST_PARITY) != 0) != bool(parity)
@@ -128,8 +149,10 @@ def _unlisted_agents(handle: RecordHandle, listed_agents: npt.NDArray[np.uint32]
     return np.flatnonzero(is_unlisted).astype(np.uint32)
 
 
-def _heartbeat_rows(handle: RecordHandle, agents: Sequence[ListedAgent], parity: int) -> tuple[Rows, npt.NDArray[np.uint8]]:
-    """HEARTBEAT rows, and how many proxies each agent tracks."""
+def _heartbeat_rows(
+    handle: RecordHandle, agents: Sequence[ListedAgent], parity: int
+) -> tuple[Rows, npt.NDArray[np.uint8]]:
+    """Return HEARTBEAT rows, and the number of proxies that each agent tracks."""
     rows = blank_rows(HEARTBEAT, len(agents))
     if not agents:
         return rows, np.zeros(0, np.uint8)
@@ -149,7 +172,7 @@ def _byte_counts(numbers: Sequence[int]) -> npt.NDArray[np.uint8]:
 
 
 def _auth_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
-    """Return the indices of the auths that wrote the agents' resources; one that no auth listed joins the roster."""
+    """Return the indices of the auths that wrote the agents' resources; unlisted auths are added to the roster."""
     distinct = sorted({clean_text(identity) for identity in ids if identity})
     facts_by_id = {facts.id: facts for facts in handle.instances.values()}
     records = [(i, InstanceKind.AUTH.value, facts_by_id[i].name if i in facts_by_id else i) for i in distinct]
@@ -160,7 +183,7 @@ def _auth_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.ui
 def _proxy_indices(handle: RecordHandle, ids: Sequence[str]) -> npt.NDArray[np.uint16]:
     """Return the indices of the proxies that agents name, without those that no auth ever listed.
 
-    An agent may name any proxy. The roster keeps every id for as long as the record lives and has room for 65,534.
+    An agent may name any id. The roster keeps every id as long as the record exists, and has room for 65,534.
     """
     instances = handle.writer.instance_names(handle.cluster)
     index = {i: number for number, (i, kind, _) in enumerate(instances) if kind == InstanceKind.PROXY}

@@ -1,4 +1,4 @@
-"""Record what a shard saw: attempts and answers of instances, tunnels of proxies. Agents and lists: `listing`."""
+"""Recording of a shard's results: attempts and responses of instances, tunnels of proxies. Lists: `record_lists`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import probe_outcome_of, update_watch
 from fleet.monitoring.columns import TUNNEL
 from fleet.monitoring.evidence import FeedFreshness
-from fleet.monitoring.pollers.shard_poll import ShardResult, PollResult
+from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
 from fleet.monitoring.sources.health import HEALTH
 from fleet.monitoring.sources.readyz import READYZ
 from fleet.monitoring.sources.trackers import TRACKERS
@@ -21,45 +21,50 @@ from fleet.monitoring.state.roster import clean_text
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.health import RECOMMENDED_SETTINGS, HealthSettings
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, Poll, extract_part
+from fleet.vocabulary.instances import InstanceFacts, Poll, PollAttempt, extract_part
 from fleet.vocabulary.watch import InstanceWatch
 
-#: Attempts kept of each instance.
+#: Number of attempts kept per instance.
 _MAX_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RecordHandle:
-    """The record a task works on, as it was when the task began."""
+    """The record at the start of a task."""
 
     writer: Writer
     cluster: str
     epoch: str
     instances: Mapping[int, InstanceFacts]
-    #: Feeds as they are kept, by name.
+    #: Stored feeds by name.
     feeds: Mapping[str, bytes]
 
     def feed(self, name: str) -> tuple[bytes, FeedState]:
-        """A feed as it is kept, and read."""
+        """Return a feed as stored and as parsed."""
         blob = self.feeds.get(name, b"")
         return blob, unpack_feed(blob)
 
 
-def record_poll_results(handle: RecordHandle, shard_result: ShardResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS) -> None:
-    """Write attempts, answers and tunnels; `health` says how probes are read. Raises RecordLost, StateUnavailable."""
+def record_poll_results(
+    handle: RecordHandle, shard_result: ShardResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS
+) -> None:
+    """Write attempts, responses and tunnels. `health`: how probes count.
+
+    Raises RecordLostError, StateUnavailableError.
+    """
     polls: dict[int, Poll] = {}
     responses: dict[int, AgentReportResponse] = {}
     fresh_feeds: dict[str, tuple[bytes, FeedState]] = {}
     for poll_result in shard_result.poll_results:
         if poll_result.error and not shard_result.probe_succeeded:
-            # Whether it failed or we did cannot be told: what was known of it just grows older.
+            # Either the instance or the poller may have failed: the known data of the instance only gets older.
             continue
         assert poll_result.target.index is not None, "shards are cut from the record"
         facts = handle.instances[poll_result.target.index]
         polls[facts.index] = next_poll(facts, poll_result, health_settings)
         trackers = poll_result.response_of(TRACKERS)
         if trackers and not poll_result.error:
-            # A proxy that was not reached says nothing of its agents.
+            # A proxy that was not reached reports nothing about its agents.
             responses |= trackers
         if TUNNELS in poll_result.failed_sources:
             before, state = handle.feed(str(facts.index))
@@ -67,7 +72,10 @@ def record_poll_results(handle: RecordHandle, shard_result: ShardResult, health_
         elif changes := poll_result.response_of(TUNNELS):
             _record_tunnels(handle, facts.index, changes, poll_result.at, fresh_feeds)
     handle.writer.write_instances(
-        handle.cluster, handle.epoch, polls=polls, probed_at=shard_result.at if shard_result.probe_succeeded else None
+        handle.cluster,
+        handle.epoch,
+        polls=polls,
+        probed_at=shard_result.at if shard_result.probe_succeeded else None,
     )
     handle.writer.write_agent_responses(handle.cluster, handle.epoch, responses)
     if not handle.writer.write_feeds(handle.cluster, handle.epoch, fresh_feeds):
@@ -75,8 +83,10 @@ def record_poll_results(handle: RecordHandle, shard_result: ShardResult, health_
             handle.writer.write_feed(handle.cluster, handle.epoch, name, before=before, after=after)
 
 
-def next_poll(facts: InstanceFacts, poll_result: PollResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS) -> Poll:
-    """What is kept of an instance after one more attempt; what it did not answer stays as it was."""
+def next_poll(
+    facts: InstanceFacts, poll_result: PollResult, health_settings: HealthSettings = RECOMMENDED_SETTINGS
+) -> Poll:
+    """Return the poll data of an instance after one more attempt; values without a response are unchanged."""
     attempt = PollAttempt(poll_result.at, ok=not poll_result.error, error=poll_result.error)
     poll = replace(
         extract_part(Poll, facts),
@@ -89,22 +99,30 @@ def next_poll(facts: InstanceFacts, poll_result: PollResult, health_settings: He
 
 
 def _next_watch(facts: InstanceFacts, poll_result: PollResult, settings: HealthSettings) -> InstanceWatch:
-    """One poll is one probe of the instance as a destination."""
+    """Return the destination health after a poll: each poll is one probe."""
     health, readyz = poll_result.response_of(HEALTH), poll_result.response_of(READYZ)
-    status = instance_status.merge_reports([response.status for response in (health, readyz) if response is not None])
+    status = instance_status.merge_reports(
+        [response.status for response in (health, readyz) if response is not None]
+    )
     outcome = probe_outcome_of(
         is_reached=not poll_result.error,
         serving_status=None if health is None else health.serving_status,
         readyz=None if readyz is None else readyz.code,
         status=status or instance_status.EMPTY_STATUS,
     )
-    return update_watch(facts.watch, outcome, status, address=facts.address, at=poll_result.at, settings=settings)
+    return update_watch(
+        facts.watch, outcome, status, address=facts.address, at=poll_result.at, settings=settings
+    )
 
 
 def _record_tunnels(
-    handle: RecordHandle, proxy: int, changes: TunnelChanges, at: float, fresh_feeds: dict[str, tuple[bytes, FeedState]]
+    handle: RecordHandle,
+    proxy: int,
+    changes: TunnelChanges,
+    at: float,
+    fresh_feeds: dict[str, tuple[bytes, FeedState]],
 ) -> None:
-    """Write a proxy's rows if they changed; if not, leave its freshness in `fresh`, to be written with the others'."""
+    """Write a proxy's rows if they changed; otherwise add its freshness to `fresh_feeds`, written for all at once."""
     before, state = handle.feed(str(proxy))
     listing = changes.full or state.listing
     after = FeedState(
@@ -123,15 +141,19 @@ def _record_tunnels(
 
 
 def apply_tunnel_changes(handle: RecordHandle, rows_before: Rows, changes: TunnelChanges) -> Rows:
-    """A proxy's rows with its changes."""
-    opened_tunnels = {clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent}
+    """Return a proxy's rows with its changes applied."""
+    opened_tunnels = {
+        clean_text(agent): entry for agent, entry in changes.agents.items() if entry is not None and agent
+    }
     writer, cluster, epoch = handle.writer, handle.cluster, handle.epoch
     opened_rows: Rows = np.zeros(len(opened_tunnels), TUNNEL)
     opened_rows["agent"] = writer.intern_agents(
         cluster, epoch, [(agent, clean_text(name)) for agent, (name, _) in opened_tunnels.items()]
     )
     opened_rows["opened_at"] = [max(opened_at, 0.0) for _, opened_at in opened_tunnels.values()]
-    closed_agents = writer.find_agents(cluster, epoch, (a for a, entry in changes.agents.items() if entry is None))
+    closed_agents = writer.find_agents(
+        cluster, epoch, (a for a, entry in changes.agents.items() if entry is None)
+    )
     is_replaced = np.isin(rows_before["agent"], np.concatenate([opened_rows["agent"], closed_agents]))
     rows: Rows = np.concatenate([rows_before[~is_replaced], opened_rows])
     return rows

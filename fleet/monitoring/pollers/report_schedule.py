@@ -1,6 +1,6 @@
-"""Which agents the next round asks through their tunnels, and whose answers are too old to keep. Pure.
+"""Schedule of agent reports: agents to ask through their tunnels in the next round, and reports to drop. No I/O.
 
-All that are not healthy and have a tunnel, in turn, and a sample of those that are: one of every proxy.
+Agents that have a tunnel and are not healthy are asked in turn, and a sample of healthy agents: one per proxy.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fleet.vocabulary.verdicts import State
 
 Indices = npt.NDArray[np.uint32]
 
-#: Nobody is asked again before, and healthy ones are sampled this often; seconds.
+#: Shortest interval in seconds between two requests to one agent, and the interval of sampling healthy agents.
 _PAUSE = 5.0
-#: Through one proxy in a round, and in a round at all.
+#: Most agents per proxy and round, and per round.
 _PER_PROXY = 16
 _PER_ROUND = 128
-#: An answer is kept for this long, seconds; and so many at most: the newest.
+#: Seconds until a report is dropped, and how many of the newest reports are kept.
 _REPORT_TTL = 600.0
 _MAX_REPORTS = 2_000
-#: Of agents in turn, round after round: any odd number.
+#: Step through the agents from round to round: any odd number.
 _STRIDE = 7919
 
 
@@ -38,7 +38,7 @@ def select_agents(
     now: float,
     interval: float,
 ) -> Mapping[int, Indices]:
-    """Choose for the round after `number`: agents by instance index of the proxy to ask them through."""
+    """Return the agents to ask in the round after `number`, by instance index of the proxy to ask through."""
     is_ready = np.ones(len(states), bool)
     is_ready[reports.agents[now - reports.rows["at"] < _PAUSE]] = False
     state = states[tunnel_agents]
@@ -46,8 +46,10 @@ def select_agents(
     is_unhealthy = candidates & (state != State.HEALTHY)
     positions = _rotate(np.flatnonzero(is_unhealthy), number)
     if number % max(1, math.ceil(_PAUSE / interval)) == 0:
-        positions = np.concatenate([positions, _sample(np.flatnonzero(candidates & ~is_unhealthy), tunnel_proxies, number)])
-    # An agent with tunnels to several proxies is asked through one.
+        positions = np.concatenate(
+            [positions, _sample(np.flatnonzero(candidates & ~is_unhealthy), tunnel_proxies, number)]
+        )
+    # An agent with tunnels to several proxies is asked through one of them.
     positions = positions[np.sort(np.unique(tunnel_agents[positions], return_index=True)[1])]
     positions = positions[_rank_in_group(tunnel_proxies[positions]) < _PER_PROXY][:_PER_ROUND]
     proxies = tunnel_proxies[positions]
@@ -55,7 +57,7 @@ def select_agents(
 
 
 def select_old_reports(reports: ReportRows, now: float) -> Indices:
-    """Agents whose answer is old, and those beyond the newest."""
+    """Return the agents whose reports are too old, or not among the newest."""
     newest = np.argsort(-reports.rows["at"], kind="stable")
     is_old = now - reports.rows["at"] > _REPORT_TTL
     is_old[newest[_MAX_REPORTS:]] = True
@@ -63,14 +65,14 @@ def select_old_reports(reports: ReportRows, now: float) -> Indices:
 
 
 def _rotate(positions: npt.NDArray[np.intp], number: int) -> npt.NDArray[np.intp]:
-    """The same, beginning somewhere else in each round."""
+    """Return the places rotated, so that each round begins with another one."""
     return np.roll(positions, -(number * _STRIDE % len(positions))) if len(positions) else positions
 
 
 def _sample(
     positions: npt.NDArray[np.intp], proxies: npt.NDArray[np.uint16], number: int
 ) -> npt.NDArray[np.intp]:
-    """One place of each proxy, another one in each round."""
+    """Return one place per proxy, another one in each round."""
     sorted_positions = positions[np.argsort(proxies[positions], kind="stable")]
     _, starts, counts = np.unique(proxies[sorted_positions], return_index=True, return_counts=True)
     sampled_positions: npt.NDArray[np.intp] = sorted_positions[starts + number * _STRIDE % counts]
@@ -78,7 +80,7 @@ def _sample(
 
 
 def _rank_in_group(groups: npt.NDArray[np.uint16]) -> npt.NDArray[np.intp]:
-    """How many of its own group come before each."""
+    """Return for each element how many of its group come before it."""
     order = np.argsort(groups, kind="stable")
     _, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
     ranks = np.empty(len(groups), np.intp)

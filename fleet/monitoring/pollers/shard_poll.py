@@ -1,4 +1,4 @@
-"""Ask one shard: every instance at once, the lists of one auth, and ourselves, all within one deadline."""
+"""Polling of one shard: all instances at the same time, the lists of one auth and a self-test, within one deadline."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import Any
 from fleet.monitoring.pollers.probe import SelfProbe
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
-from fleet.monitoring.sources.source import ResponseT, EvidenceSource, SourceContext, PollTarget
+from fleet.monitoring.sources.source import EvidenceSource, PollTarget, ResponseT, SourceContext
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError
 
 Clock = Callable[[], float]
 
-#: What the first auth asked for the lists may use of the deadline while there is another to ask.
+#: Share of the deadline for the first auth of the lists while there is another auth.
 _FIRST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What came of asking one instance, or one auth for the lists."""
+    """Result of polling an instance, or of reading the lists of an auth."""
 
     target: PollTarget
-    #: When the attempt ended.
+    #: When the attempt ended, seconds since the epoch.
     at: float
-    #: Of each source that was asked: its answer, or the SourceError.
+    #: Response or SourceError of each polled source, by name.
     responses: Mapping[EvidenceSource[Any], Any]
 
     def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:
-        """Return what came of a source; None when it was not asked, or did not answer."""
+        """Return the response of a source; None when it was not polled or failed."""
         response: ResponseT | SourceError | None = self.responses.get(source)
         return None if isinstance(response, SourceError) else response
 
     @property
     def failed_sources(self) -> set[EvidenceSource[Any]]:
-        """The sources that did not answer."""
+        """Return the sources that failed."""
         return {source for source, response in self.responses.items() if isinstance(response, SourceError)}
 
     @property
     def error(self) -> str:
-        """Why the instance was not reached; empty when it was."""
+        """Return why the instance was not reached; empty when it was."""
         contacts = [source for source in self.responses if source.is_contact]
         is_reached = not self.failed_sources.issuperset(contacts)
         return "" if is_reached else f"{self.target.address}: {self.responses[contacts[0]]}"
@@ -51,12 +51,12 @@ class PollResult:
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What came of asking a shard."""
+    """Result of polling a shard."""
 
     poll_results: tuple[PollResult, ...]
-    #: None when the lists were not asked for, or no auth answered either.
+    #: None when the lists were not requested, or no auth responded.
     lists: PollResult | None
-    #: Our own probe was good: failures are evidence.
+    #: The self-test passed, so failures are evidence.
     probe_succeeded: bool
     at: float
 
@@ -69,7 +69,7 @@ async def poll(
     deadline: float,
     clock: Clock = time.time,
 ) -> ShardResult:
-    """Ask the targets, and `auths`, best first, for the lists. No longer than `deadline` seconds, but for closing."""
+    """Poll the instances, and read the lists from `auths`, best first, within `deadline` seconds plus closing."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + deadline
 
@@ -82,7 +82,10 @@ async def poll(
     async with SelfProbe(deadline) as probe:
         poll_results, lists = await asyncio.gather(
             asyncio.gather(
-                *(_poll_target(connections, target, INSTANCE_SOURCES, remaining_seconds, clock) for target in targets)
+                *(
+                    _poll_target(connections, target, INSTANCE_SOURCES, remaining_seconds, clock)
+                    for target in targets
+                )
             ),
             _read_lists(connections, auths, remaining_seconds, clock),
         )
@@ -95,13 +98,15 @@ async def poll(
 async def _read_lists(
     connections: Connections, auths: Sequence[PollTarget], remaining_seconds: Clock, clock: Clock
 ) -> PollResult | None:
-    """Ask auths in turn until one answers both lists, or as much as any."""
+    """Ask one auth after another until one returns both lists; otherwise return the best result."""
     best: PollResult | None = None
     for position, auth in enumerate(auths):
         if remaining_seconds() <= 0:
             break
         share = 1.0 if position == len(auths) - 1 else _FIRST_SHARE
-        lists = await _poll_target(connections, auth, LIST_SOURCES, _share_of(remaining_seconds, share), clock)
+        lists = await _poll_target(
+            connections, auth, LIST_SOURCES, _share_of(remaining_seconds, share), clock
+        )
         if not lists.failed_sources:
             return lists
         if best is None and len(lists.failed_sources) < len(LIST_SOURCES):
@@ -118,15 +123,22 @@ async def _poll_target(
 ) -> PollResult:
     applicable_sources = [source for source in sources if source.applies_to(target)]
     responses = await asyncio.gather(
-        *(query_source(connections, target, source, remaining_seconds, clock) for source in applicable_sources)
+        *(
+            query_source(connections, target, source, remaining_seconds, clock)
+            for source in applicable_sources
+        )
     )
     return PollResult(target, clock(), dict(zip(applicable_sources, responses, strict=True)))
 
 
 async def query_source(
-    connections: Connections, target: PollTarget, source: EvidenceSource[ResponseT], remaining_seconds: Clock, clock: Clock
+    connections: Connections,
+    target: PollTarget,
+    source: EvidenceSource[ResponseT],
+    remaining_seconds: Clock,
+    clock: Clock,
 ) -> ResponseT | SourceError:
-    """Ask one source within its share of the seconds that are left."""
+    """Poll one source within its share of the remaining seconds."""
     dial = connections.reader if source.is_retried else connections.channel
     try:
         channel = dial(target.address, target.kind)
@@ -135,12 +147,14 @@ async def query_source(
     except ValueError as error:
         return SourceError(f"{target.address!r} is not an address: {error}", has_response=False)
     try:
-        return await source.query(SourceContext(target, channel, connections, _share_of(remaining_seconds, source.share), clock))
+        return await source.query(
+            SourceContext(target, channel, connections, _share_of(remaining_seconds, source.share), clock)
+        )
     except SourceError as failure:
         return failure
 
 
 def _share_of(remaining_seconds: Clock, share: float) -> Clock:
-    """Count down a share of the seconds that are left now."""
+    """Return a countdown of a share of the remaining seconds."""
     reserve = remaining_seconds() * (1 - share)
     return lambda: remaining_seconds() - reserve

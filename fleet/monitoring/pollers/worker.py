@@ -1,4 +1,4 @@
-"""One process that polls: an event loop and connections that live as long as it does, made after the fork."""
+"""Polling in one process: an event loop and connections with the lifetime of the process, created after the fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from fleet.monitoring.evidence import PRESENCE, Timing
-from fleet.monitoring.pollers.plan import should_poll, select_list_auths
+from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
 from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
 from fleet.monitoring.pollers.shard_poll import ShardResult, poll
@@ -32,23 +32,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PollingSettings:
-    """How to poll."""
+    """Settings of polling."""
 
     timing: Timing
-    #: Seconds one round of questions may take.
+    #: Seconds that the requests of one round may take.
     deadline: float
-    #: Every n-th round of an instance asks it over a new connection, one instance in another round than the next;
-    #: 0 never does.
+    #: Every n-th round of an instance uses a new connection, at different rounds for different instances; 0: never.
     fresh_rounds: int = 10
     tls: TLSFiles | None = None
-    #: Of reading the lists, within the deadline.
+    #: Retries of reading the lists, within the deadline.
     retries: RetryPolicy = DEFAULT
-    #: How polls of an instance are read as probes of a destination.
+    #: Settings of destination health, which takes polls as probes.
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
 
 
 class Worker:
-    """Polls shards and records them. Use it in the process that made it only."""
+    """Polls shards and records the results. Use it only in the process that created it."""
 
     def __init__(self, writer: Writer, polling: PollingSettings) -> None:
         self.writer = writer
@@ -59,14 +58,14 @@ class Worker:
         self._connections: dict[str, Connections] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run in the loop that keeps the connections."""
-        assert os.getpid() == self._pid, "connections do not survive a fork: make a worker in each child"
+        """Run a coroutine in the event loop of the connections."""
+        assert os.getpid() == self._pid, "connections do not survive a fork: create a worker in each child"
         return self._runner.run(work)
 
     def open_record(self, cluster: str, epoch: str | None) -> RecordHandle:
-        """Return the record of that epoch as it is now. Raises RecordLost, StateUnavailable."""
+        """Return the current record of an epoch. Raises RecordLostError, StateUnavailableError."""
         if epoch is None:
-            raise RecordLostError(f"cluster {cluster}: there is no record")
+            raise RecordLostError(f"cluster {cluster} has no record")
         return RecordHandle(
             self.writer, cluster, epoch, self.writer.load_instances(cluster), self.writer.feeds(cluster)
         )
@@ -74,14 +73,15 @@ class Worker:
     def poll_shard(
         self, handle: RecordHandle, number: int, instances: Sequence[int], bootstrap: Sequence[str] | None
     ) -> None:
-        """Ask the instances of a shard, and the lists unless `bootstrap` is None; record the answers.
+        """Poll the instances of a shard, and the lists unless `bootstrap` is None; record the responses.
 
-        Raises RecordLost, StateUnavailable.
+        Raises RecordLostError, StateUnavailableError.
         """
         known_indices = [index for index in instances if index in handle.instances]
         agents = self._agents_to_query(handle.cluster, known_indices)
         targets = [
-            self._target(handle.instances[index], handle, number, agents.get(index, ())) for index in known_indices
+            self._target(handle.instances[index], handle, number, agents.get(index, ()))
+            for index in known_indices
         ]
         shard_result = self.run(self._poll(handle, targets, bootstrap))
         record_poll_results(handle, shard_result, self.polling.destination_health)
@@ -89,13 +89,13 @@ class Worker:
             record_lists(handle, shard_result)
 
     def close(self) -> None:
-        """Close connections and loop."""
+        """Close the connections and the event loop."""
         for connections in self._connections.values():
             self.run(connections.close())
         self._runner.close()
 
     def _list_auths(self, handle: RecordHandle, bootstrap: Sequence[str]) -> list[PollTarget]:
-        """Auths to ask for the lists, best first."""
+        """Return the auths to read the lists from, the best first."""
         presence, instances = unpack_feed(handle.feeds.get(PRESENCE)), handle.instances.values()
         return [
             PollTarget(index, InstanceKind.AUTH, address, epoch=presence.epoch, revision=presence.revision)
@@ -131,8 +131,10 @@ class Worker:
             for proxy, agents in agents_by_proxy.items()
         }
 
-    async def _poll(self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap: Sequence[str] | None) -> ShardResult:
-        # Made here, in the loop that uses them.
+    async def _poll(
+        self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap: Sequence[str] | None
+    ) -> ShardResult:
+        # Created here, in the event loop that uses them.
         connections = self._connections.get(handle.cluster)
         if connections is None:
             connections = self._connections[handle.cluster] = Connections(
@@ -141,7 +143,7 @@ class Worker:
         auths = [] if bootstrap is None else self._list_auths(handle, bootstrap)
         shard_result = await poll(connections, targets, auths, deadline=self.polling.deadline)
         if bootstrap is not None:
-            # Instances that are asked no more leave nothing behind.
+            # Remove what belongs to instances that are no longer polled.
             now = time.time()
             addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}
             await connections.keep_only(addresses | {auth.address for auth in auths})

@@ -1,4 +1,4 @@
-"""Where evidence comes from: one module per source, listed in `registry`. docs/howto/add-an-evidence-source.md."""
+"""Sources of evidence: one module each, listed in `registry`. docs/how-to/add-an-evidence-source.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import aiohttp
 import grpc
 import grpc.aio
 
-#: Codes by which gRPC says that nobody answered.
+#: gRPC status codes of calls that no server answered.
 _UNREACHABLE_CODES = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
@@ -17,7 +17,7 @@ _MAX_DETAILS_LENGTH = 200
 
 
 class SourceError(Exception):
-    """A question without an answer. `answered`: somebody was there, and refused or did not know the question."""
+    """A request failed. `has_response`: the server responded, but refused or did not know the request."""
 
     def __init__(self, reason: str, *, has_response: bool) -> None:
         super().__init__(reason)
@@ -25,23 +25,25 @@ class SourceError(Exception):
 
 
 def source_error_of(error: grpc.aio.AioRpcError) -> SourceError:
-    """What gRPC's error means, with one line for a person."""
+    """Return the SourceError of a gRPC error, with one line for people."""
     code = error.code()
     name = code.name.lower().replace("_", " ")
     details = " ".join((error.details() or "").split())[:_MAX_DETAILS_LENGTH]
-    # gRPC's own "Deadline Exceeded" says nothing that the code did not.
+    # gRPC's own text "Deadline Exceeded" only repeats the code.
     has_details = details.lower() not in {"", name}
-    return SourceError(f"{name}: {details}" if has_details else name, has_response=code not in _UNREACHABLE_CODES)
+    return SourceError(
+        f"{name}: {details}" if has_details else name, has_response=code not in _UNREACHABLE_CODES
+    )
 
 
 @contextmanager
 def map_source_errors() -> Iterator[None]:
-    """Turn the errors of gRPC and of HTTP into SourceError."""
+    """Convert errors of gRPC and HTTP to SourceError."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
         raise source_error_of(error) from error
     except TimeoutError as error:
-        raise SourceError("no answer in time", has_response=False) from error
+        raise SourceError("no response in time", has_response=False) from error
     except (aiohttp.ClientError, OSError, UnicodeError) as error:  # the last of a name that is no host name
         raise SourceError(str(error) or type(error).__name__, has_response=False) from error

@@ -1,4 +1,4 @@
-"""Lists and feeds, page by page: all pages there are, within the seconds that are left."""
+"""Lists and feeds in pages: all pages, within the remaining time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.monitoring.sources.source import SourceContext
 Entry = TypeVar("Entry")
 PageT = TypeVar("PageT")
 FeedPageT = TypeVar("FeedPageT", bound="FeedPageHeader")
-#: Seconds a call gets at least: gRPC takes none, and less than none, for an error of ours.
+#: Shortest timeout of a call in seconds: gRPC rejects 0 and negative timeouts.
 _MIN_TIMEOUT = 0.001
 
 
@@ -22,44 +22,44 @@ async def pages(
     has_next: Callable[[PageT], object],
     remaining_seconds: Callable[[], float],
 ) -> AsyncIterator[PageT]:
-    """Ask for page after page; `ask` is given the page before, and the seconds it may take.
+    """Request one page after another; `read_page` gets the previous page and the seconds it may take.
 
-    The first page is asked for in any case. Raises SourceError when a page fails, or time is up before the last one.
+    The first page is always requested. Raises SourceError when a page fails, or when the time is too short for all.
     """
     page: PageT | None = None
     while page is None or has_next(page):
         timeout = remaining_seconds()
         if timeout <= 0 and page is not None:
-            raise SourceError("no time is left for the next page", has_response=True)
+            raise SourceError("timed out before the next page", has_response=True)
         with map_source_errors():
             page = await read_page(page, max(timeout, _MIN_TIMEOUT))
         yield page
 
 
 class FeedPageHeader(Protocol):
-    """What every page of a feed says of itself."""
+    """Common fields of the pages of a feed."""
 
     epoch: str
     revision: int
-    #: A full list begins with it.
+    #: A full list begins with this page.
     full: bool
     more: bool
 
 
 @dataclass(slots=True)
 class FeedChanges(Generic[Entry]):
-    """What changed since a revision of an epoch. `complete` is False when there is more than the time allowed."""
+    """Changes since a revision of an epoch. `complete` is False when the time was too short for all."""
 
     epoch: str
     revision: int
-    #: A full list began: forget what you had.
+    #: A full list began: drop earlier entries.
     full: bool = False
     complete: bool = False
-    #: agent id -> its entry, or None when it has none any more.
+    #: Agent id -> entry, or None when the agent was removed.
     agents: dict[str, Entry | None] = field(default_factory=dict)
 
     def start_page(self, page: FeedPageHeader) -> None:
-        """Go on to a page, before its entries are added."""
+        """Start a page, before its entries are added."""
         if page.full:
             self.full = True
             self.agents.clear()
@@ -72,9 +72,9 @@ async def read_changes(
     request: Callable[..., object],
     entries: Callable[[FeedPageT, float], Iterable[tuple[str, Entry | None]]],
 ) -> FeedChanges[Entry]:
-    """Ask a feed for what changed since our place in it; `entries` reads those of a page that came at a moment.
+    """Request the changes of a feed since the last place in it; `entries` reads a page and its time of arrival.
 
-    Pages that came are kept when a later one fails. Raises SourceError when not even the first one came.
+    Received pages are kept when a later one fails. Raises SourceError when the first page fails.
     """
     changes: FeedChanges[Entry] = FeedChanges(context.target.epoch, context.target.revision)
 

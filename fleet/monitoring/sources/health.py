@@ -1,4 +1,4 @@
-"""I: what a server says of itself, by grpc.health.v1.Health/Check of the whole server, and in the answer's metadata."""
+"""Evidence I: the health of a server, by grpc.health.v1.Health/Check of the whole server and its response metadata."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
 from fleet.vocabulary.instances import Poll, ServingStatus
 
-#: A stub made for each check would ask gRPC for three methods; the request is always the same.
+#: One method and one request for all checks: a stub per check would create three methods.
 _check_by_channel: WeakKeyDictionary[grpc.aio.Channel, Callable[..., Any]] = WeakKeyDictionary()
 _WHOLE_SERVER = b""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthResponse:
-    """What it answered."""
+    """Response to a health check."""
 
     serving_status: ServingStatus
     status: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthResponse:  # noqa: ASYNC109 - it is gRPC's
-    """Ask within `timeout` seconds. A server without the health service is SERVICE_UNKNOWN. Raises SourceError."""
+    """Check the health within `timeout` seconds; SERVICE_UNKNOWN without a health service. Raises SourceError."""
     try:
         call = _check_of(channel)(_WHOLE_SERVER, timeout=timeout)
         response = await call

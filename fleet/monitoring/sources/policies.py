@@ -1,4 +1,4 @@
-"""The policies that an auth or proxy runs with, by fleet.v1.NodePolicies. Teleport's have no such service."""
+"""Policies that an auth or proxy runs with, by fleet.v1.NodePolicies. Teleport's instances do not have this service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import grpc.aio
 
 from fleet.monitoring.sources import SourceError, map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource
-from fleet.protocol.policies.env_policies import BY_NAME, Source, PolicyValue
+from fleet.protocol.policies.env_policies import BY_NAME, PolicyValue, Source
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -16,7 +16,7 @@ async def read_policies(
     *,
     timeout: float,  # noqa: ASYNC109 - it is gRPC's
 ) -> NodeReport:
-    """Ask within `timeout` seconds. Policies that we do not know are left out. Raises SourceError."""
+    """Read the policies within `timeout` seconds, without unknown policies. Raises SourceError."""
     stub = fleet_pb2_grpc.NodePoliciesStub(channel)
     with map_source_errors():
         response = await stub.GetPolicies(fleet_pb2.GetPoliciesRequest(), timeout=timeout)
@@ -33,7 +33,7 @@ async def read_policies(
             if policy.name in BY_NAME
         }
     except ValueError as error:
-        raise SourceError(f"what it says of its policies cannot be read: {error}", has_response=True) from None
+        raise SourceError(f"the policy report is invalid: {error}", has_response=True) from None
     return NodeReport(
         instance_id=response.instance_id,
         role=response.role,
@@ -45,7 +45,7 @@ async def read_policies(
     )
 
 
-#: Not in a round: policies change when an instance restarts, and `fleet.tasks.read_policies` has time of its own.
+#: Not part of rounds: policies change when an instance restarts, and `fleet.tasks.read_policies` reads them.
 POLICIES = EvidenceSource(
     "policies", lambda context: read_policies(context.channel, timeout=context.remaining_seconds())
 )

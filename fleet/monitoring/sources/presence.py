@@ -1,4 +1,4 @@
-"""H: agents by fleet.v1.AgentFeed, incrementally; instances by Teleport's PresenceService. Asked of an auth."""
+"""Evidence H, from an auth: agents by fleet.v1.AgentFeed, incrementally; instances by Teleport's PresenceService."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from fleet.monitoring.evidence import LISTS, PRESENCE, ReconnectMode
-from fleet.monitoring.sources.changes import FeedChanges, read_changes, pages
+from fleet.monitoring.sources.changes import FeedChanges, pages, read_changes
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import (
@@ -24,14 +24,14 @@ from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.vocabulary.instances import InstanceKind, InstanceResource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
-#: Agents in one answer, and instances in one answer (Teleport's own limit).
+#: Agents per response, and instances per response (Teleport's limit).
 PAGE = 2000
 _INSTANCES_PAGE = 1000
 _Page: TypeAlias = presence_pb2.ListAuthServersResponse | presence_pb2.ListProxyServersResponse
 
 
 class ListedAgent(NamedTuple):
-    """An agent as its resource says. Ids of instances; times in seconds since the epoch, durations in seconds."""
+    """An agent's resource. Instances by id; times in seconds since the epoch, durations in seconds."""
 
     name: str
     auth_id: str
@@ -47,13 +47,13 @@ class ListedAgent(NamedTuple):
     ttl_seen: float
 
 
-#: None for an agent whose resource was deleted.
+#: Entry of the feed; None for an agent whose resource was deleted.
 AgentChanges = FeedChanges[ListedAgent]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedInstance:
-    """An auth or proxy as its resource says."""
+    """The resource of an auth or proxy."""
 
     id: str
     kind: InstanceKind
@@ -61,7 +61,7 @@ class ListedInstance:
 
 
 async def list_agents(context: SourceContext) -> AgentChanges:
-    """Ask for all pages there are. Raises SourceError."""
+    """Request all pages. Raises SourceError."""
     feed = fleet_pb2_grpc.AgentFeedStub(context.channel)
     request = partial(fleet_pb2.ListAgentsRequest, limit=PAGE)
     return await read_changes(context, feed.ListAgents, request, _entries)
@@ -75,7 +75,7 @@ def _entries(page: fleet_pb2.ListAgentsResponse, now: float) -> Iterator[tuple[s
 
 
 def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
-    """From an entry that came at `now`: what it tells by age counts from there."""
+    """Return the agent of an entry that came at `now`: ages in it count from then."""
     agent = entry.agent
     policy, tracker = agent.policy, agent.tracker
     return ListedAgent(
@@ -95,7 +95,7 @@ def listed_agent(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
 
 
 async def list_instances(context: SourceContext) -> tuple[ListedInstance, ...]:
-    """Ask for all auths and proxies: without the last page nobody can tell who is missing. Raises SourceError."""
+    """Request all auths and proxies: only the complete list tells which are missing. Raises SourceError."""
     stub = presence_pb2_grpc.PresenceServiceStub(context.channel)
     instances: list[ListedInstance] = []
     for kind, call, request in (
@@ -119,11 +119,13 @@ async def _read_page(
 
 
 def _listed_instances(kind: InstanceKind, servers: Sequence[types_pb2.ServerV2]) -> list[ListedInstance]:
-    return [listed_instance(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID]
+    return [
+        listed_instance(kind, server) for server in servers if 0 < len(server.metadata.name) <= LONGEST_ID
+    ]
 
 
 def listed_instance(kind: InstanceKind, server: types_pb2.ServerV2) -> ListedInstance:
-    """From a resource; what it does not say, or says wrongly, is empty."""
+    """Return the instance of a resource; missing or invalid values are empty."""
     metadata, labels = server.metadata, server.metadata.labels
     expires = (
         metadata.expires.seconds + metadata.expires.nanos / 1e9 if metadata.HasField("expires") else None

@@ -1,4 +1,4 @@
-"""I: the process state, by GET /readyz on the diag address. The code says it; Teleport's are 200, 400 and 503."""
+"""Evidence I: the process state, by the status code of GET /readyz. Teleport's codes are 200, 400 and 503."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fleet.vocabulary.instances import Poll
 
 @dataclass(frozen=True, slots=True)
 class ReadyzResponse:
-    """The HTTP code, and what the instance says of itself in the headers."""
+    """HTTP status code, and the instance's own report in the headers."""
 
     code: int
     status: InstanceStatus = instance_status.EMPTY_STATUS
 
 
 async def get_readyz(context: SourceContext) -> ReadyzResponse:
-    """Ask the diag address. Raises SourceError."""
+    """Request /readyz. Raises SourceError."""
     url = f"http://{context.target.diag_address}/readyz"
     limit = aiohttp.ClientTimeout(total=context.remaining_seconds())
     with map_source_errors():

@@ -1,4 +1,4 @@
-"""Every source that rounds ask. docs/howto/add-an-evidence-source.md."""
+"""Sources of evidence that rounds poll. docs/how-to/add-an-evidence-source.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.sources.trackers import TRACKERS
 from fleet.monitoring.sources.tunnels import TUNNELS
 
-#: Of every instance, all at once. When nobody was reached, the failure of the first contact is the reason.
+#: Polled at every instance, all at the same time. Without a response the first failure of a contact is the error.
 INSTANCE_SOURCES: Sequence[EvidenceSource[Any]] = (HEALTH, READYZ, TUNNELS, TRACKERS)
-#: Of one auth, for the whole cluster.
+#: Polled at one auth, for the whole cluster.
 LIST_SOURCES: Sequence[EvidenceSource[Any]] = (INSTANCES, AGENTS)

@@ -1,4 +1,4 @@
-"""What a source of evidence declares, and what it asks with. docs/howto/add-an-evidence-source.md."""
+"""Declaration of a source of evidence, and the input of its requests. docs/how-to/add-an-evidence-source.md."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ ResponseT = TypeVar("ResponseT")
 
 @dataclass(frozen=True, slots=True)
 class PollTarget:
-    """An instance to ask."""
+    """An instance to poll."""
 
-    #: None for an address of which the record knows no instance yet.
+    #: Instance index; None for an address without a known instance.
     index: int | None
     kind: InstanceKind
     address: str
     diag_address: str = ""
-    #: Our place in its feed.
+    #: Place in the feed of the instance.
     epoch: str = ""
     revision: int = 0
-    #: Ask over a new connection.
+    #: Use a new connection.
     fresh: bool = False
-    #: Agents to ask through it, as (index, id).
+    #: Agents to ask through the instance, as (index, id).
     agents: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What the sources get to ask one instance with."""
+    """Input of the sources for one instance."""
 
     target: PollTarget
     channel: grpc.aio.Channel
-    #: For other questions than by gRPC.
+    #: HTTP client.
     connections: Connections
-    #: Seconds left.
+    #: Returns the remaining seconds.
     remaining_seconds: Callable[[], float]
-    #: Says when an answer came, seconds since the epoch.
+    #: Clock for the time of a response, seconds since the epoch.
     clock: Callable[[], float]
 
 
@@ -56,19 +56,19 @@ def _keep_poll(poll: Poll, _answer: object, _at: float) -> Poll:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSource(Generic[ResponseT]):
-    """One question. Sources of the same name are equal: their answers are the same evidence."""
+    """A source of evidence. Sources with the same name are equal: their responses are the same evidence."""
 
-    #: Of what an auth lists, also the name of its feed in the record.
+    #: Name; of a list of an auth also the name of its feed in the record.
     name: str
-    #: Raises only SourceError.
+    #: Sends the request. Raises only SourceError.
     query: Callable[[SourceContext], Awaitable[ResponseT]] = field(compare=False)
-    #: Which instances are asked.
+    #: Returns whether an instance is polled.
     applies_to: Callable[[PollTarget], bool] = field(default=_applies_to_all, compare=False)
-    #: Of the seconds that are left, how much it may use.
+    #: Share of the remaining seconds that the source may use.
     share: float = field(default=1.0, compare=False)
-    #: gRPC's failures are retried within that time: right for lists, wrong for what tells whether somebody is there.
+    #: Retry gRPC failures within that time: right for lists, wrong for checks of reachability.
     is_retried: bool = field(default=False, compare=False)
-    #: An answer proves that the instance was reached.
+    #: A response proves that the instance is reachable.
     is_contact: bool = field(default=False, compare=False)
-    #: Return the poll of the instance with what the answer says, and when it came.
+    #: Returns the poll with the content and the time of the response.
     record: Callable[[Poll, ResponseT, float], Poll] = field(default=_keep_poll, compare=False)

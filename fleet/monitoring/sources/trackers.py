@@ -1,6 +1,6 @@
-"""C in full: an agent's own report, by fleet.v1.AgentStatus of a proxy that holds its tunnel.
+"""Evidence C in full: an agent's own report, by fleet.v1.AgentStatus of a proxy with a tunnel to the agent.
 
-It says more than the heartbeat carries, and says it now; and an answer proves that the tunnel carries traffic.
+The report has more fields than a heartbeat and is current; a response also proves that the tunnel carries traffic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
 
 async def read_agent_report(context: SourceContext, agent_id: str) -> AgentReport | None:
-    """Ask an agent through the proxy; None when the proxy has no tunnel of the agent any more.
+    """Ask an agent through the proxy; None when the proxy no longer has a tunnel to the agent.
 
     Raises SourceError.
     """
@@ -28,20 +28,20 @@ async def read_agent_report(context: SourceContext, agent_id: str) -> AgentRepor
             response = await stub.ReadAgentStatus(request, timeout=context.remaining_seconds())
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
-                # It moved since its tunnel was listed: the list is what is old, not the agent that is wrong.
+                # The agent moved after its tunnel was listed: the list is old, the agent is fine.
                 return None
             raise
     try:
         report = parse_agent_report(response.document)
     except ReportError as error:
-        raise SourceError(f"what the agent says of itself cannot be read: {error}", has_response=True) from None
+        raise SourceError(f"the agent report is invalid: {error}", has_response=True) from None
     if report.agent_id != agent_id:
-        raise SourceError(f"another agent answered: {report.agent_id!r}", has_response=True)
+        raise SourceError(f"another agent responded: {report.agent_id!r}", has_response=True)
     return report
 
 
 async def read_agent_reports(context: SourceContext) -> dict[int, AgentReportResponse]:
-    """Ask every agent that the target is asked for; return what came of each that has a tunnel, by index."""
+    """Ask the agents of a target; return the result of each agent with a tunnel, by index."""
     assert context.target.index is not None, "the record names the proxy of each tunnel"
     proxy = context.target.index
 
@@ -58,5 +58,7 @@ async def read_agent_reports(context: SourceContext) -> dict[int, AgentReportRes
     return {agent: response for (agent, _), response in agents_and_responses if response is not None}
 
 
-#: An agent that hangs must not make a round long.
-TRACKERS = EvidenceSource("trackers", read_agent_reports, applies_to=lambda target: bool(target.agents), share=0.5)
+#: An agent that hangs must not delay a round.
+TRACKERS = EvidenceSource(
+    "trackers", read_agent_reports, applies_to=lambda target: bool(target.agents), share=0.5
+)

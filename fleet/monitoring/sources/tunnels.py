@@ -1,4 +1,4 @@
-"""T: the tunnels of a proxy, by fleet.v1.TunnelFeed: what changed since a revision of its epoch."""
+"""Evidence T: the tunnels of a proxy, by fleet.v1.TunnelFeed: changes since a revision of its epoch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
-#: Entries in one answer.
+#: Entries per response.
 PAGE = 5000
 
-#: By agent: its name, and when its tunnel was opened; None when it has none any more.
+#: Entry of an agent: its name and when its tunnel was opened; None when the tunnel has closed.
 TunnelChanges = FeedChanges[tuple[str, float]]
 
 
 async def list_tunnels(context: SourceContext) -> TunnelChanges:
-    """Ask for all pages there are. Raises SourceError."""
+    """Request all pages. Raises SourceError."""
     feed = fleet_pb2_grpc.TunnelFeedStub(context.channel)
     request = partial(fleet_pb2.ListTunnelsRequest, limit=PAGE)
     return await read_changes(context, feed.ListTunnels, request, _entries)

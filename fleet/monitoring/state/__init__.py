@@ -1,15 +1,15 @@
-"""The Redis record of a cluster: the only place that knows a key. docs/record.md."""
+"""The Redis record of a cluster: the only place that knows a key. docs/reference/record.md."""
 
 from __future__ import annotations
 
 
 class StateError(Exception):
-    """The record cannot be used now; the sentence says why."""
+    """The record is not usable now; the message says why."""
 
 
 class StateUnavailableError(StateError):
-    """Redis cannot be reached, or did not answer in time."""
+    """Redis is not reachable or did not respond in time."""
 
 
 class RecordLostError(StateError):
-    """The record has another epoch than the one worked on: it was lost, or rebuilt by somebody else."""
+    """The record has another epoch than expected: it was lost or rebuilt."""

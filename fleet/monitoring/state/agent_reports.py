@@ -1,4 +1,4 @@
-"""What agents said of themselves through their tunnels, as it is kept, and laid over what their heartbeats said."""
+"""Agents' reports through their tunnels: how they are stored, and how they override values of heartbeats."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
-from fleet.monitoring.columns import HAS_REPORT, HEALTH_CHECK, AGENT_REPORT
+from fleet.monitoring.columns import AGENT_REPORT, HAS_REPORT, HEALTH_CHECK
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.state.codec import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
-    """Agents that were asked lately: parallel arrays of agent index and TOLD row."""
+    """Recently asked agents: parallel arrays of agent index and AGENT_REPORT row."""
 
     agents: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
     rows: Rows = field(default_factory=lambda: np.zeros(0, AGENT_REPORT))
 
 
 def report_rows_of(blobs: Mapping[bytes, bytes], count: int) -> ReportRows:
-    """From the record's hash; agents beyond `count` are left out."""
+    """Return the AGENT_REPORT rows of the record's hash, without agents beyond `count`."""
     agents = np.fromiter(map(int, blobs), np.uint32, len(blobs))
     rows: Rows = np.frombuffer(b"".join(blobs.values()), AGENT_REPORT)
     is_known = agents < count
@@ -32,7 +32,7 @@ def report_rows_of(blobs: Mapping[bytes, bytes], count: int) -> ReportRows:
 
 
 def overlay_reports(heartbeats: Rows, memory: Rows, reports: ReportRows) -> tuple[Rows, Rows]:
-    """Both columns, with what agents told since their last heartbeat laid over them."""
+    """Return both columns, with values that agents reported after their last heartbeat."""
     written_at = heartbeats["expires_at"][reports.agents] - heartbeats["ttl"][reports.agents]
     is_newer = ((reports.rows["flags"] & HAS_REPORT) != 0) & (reports.rows["at"] > written_at)
     if not is_newer.any():
@@ -48,7 +48,7 @@ def overlay_reports(heartbeats: Rows, memory: Rows, reports: ReportRows) -> tupl
 
 
 def pack_report_row(response: AgentReportResponse) -> bytes:
-    """The TOLD row of an answer."""
+    """Return the AGENT_REPORT row of a response."""
     row = np.zeros(1, AGENT_REPORT)
     row["at"] = response.at
     report = response.report
@@ -67,14 +67,16 @@ def pack_report_row(response: AgentReportResponse) -> bytes:
 
 
 def pack_agent_response(response: AgentReportResponse) -> str:
-    """Its JSON."""
-    report = None if response.report is None else response.report.model_dump(mode="json", exclude_defaults=True)
+    """Return a response as JSON."""
+    report = (
+        None if response.report is None else response.report.model_dump(mode="json", exclude_defaults=True)
+    )
     fields = {"at": response.at, "proxy": response.proxy, "report": report, "error": response.error}
     return json.dumps(fields, separators=(",", ":"))
 
 
 def unpack_agent_response(text: bytes) -> AgentReportResponse:
-    """From its JSON."""
+    """Return a response from JSON."""
     fields = json.loads(text)
     report = None if fields["report"] is None else AgentReport.model_validate(fields["report"])
     return AgentReportResponse(fields["at"], fields["proxy"], report, fields["error"])

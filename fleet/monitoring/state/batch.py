@@ -1,4 +1,4 @@
-"""Many writes as one, if nothing they rest on has changed: compare-and-set in Lua, with one winner."""
+"""Atomic batches of writes with guards: compare-and-set in Lua."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from redis import Redis
 from fleet.monitoring.state.connect import map_redis_errors
 
 #: ARGV: number of guards, then (kind, key, field, expected) each; then (command, number of arguments, arguments...).
-#: Answers 0 when applied, else the number of the guard that failed.
+#: Returns 0 when applied, otherwise the number of the guard that failed.
 #: `PAD key row count` appends `row` until there are `count`.
-#: `GROW key bytes` appends, and `PAD` too, by setting the whole: APPEND sets aside as much again, up to 1 MB a key.
+#: `GROW key bytes` and `PAD` append by setting the whole value: APPEND would allocate up to 1 MB more per key.
 #: `ROWS key base size indices rows` writes rows in place; one call for thousands of SETRANGE is 10 times cheaper.
 _SCRIPT = """
 local at = 2
@@ -52,7 +52,7 @@ Argument = str | bytes | int
 
 
 class Batch:
-    """Guards and writes that are applied together, or not at all."""
+    """Guards and writes that are applied together or not at all."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -61,44 +61,46 @@ class Batch:
         self._writes: list[Argument] = []
 
     def guard_value(self, key: str, expected: str | bytes) -> None:
-        """Apply only if the string at `key` is `expected`; empty means that there is none."""
+        """Add a guard: the string at `key` is `expected`; empty: the key does not exist."""
         self._guards += ["GET", key, "", expected]
         self._count += 1
 
     def guard_field(self, key: str, field: str, expected: str | bytes) -> None:
-        """Apply only if the field of the hash is `expected`; empty means that there is none."""
+        """Add a guard: the field of the hash is `expected`; empty: the field does not exist."""
         self._guards += ["HGET", key, field, expected]
         self._count += 1
 
     def guard_length(self, key: str, expected: int) -> None:
-        """Apply only if the string at `key` has `expected` bytes."""
+        """Add a guard: the string at `key` has `expected` bytes."""
         self._guards += ["STRLEN", key, "", str(expected)]
         self._count += 1
 
     def add_command(self, command: str, *arguments: Argument) -> None:
-        """Any Redis command."""
+        """Add a write with any Redis command."""
         self._writes += [command, len(arguments), *arguments]
 
     def append(self, key: str, tail: bytes) -> None:
-        """Append `more` to the string at `key`."""
+        """Add a write that appends `tail` to the string at `key`."""
         self.add_command("GROW", key, tail)
 
-    def write_rows(self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes) -> None:
-        """Write `rows` in place: each begins at `base` + its index * `size` bytes."""
+    def write_rows(
+        self, key: str, base: int, size: int, indices: npt.NDArray[np.uint32], rows: bytes
+    ) -> None:
+        """Add a write of `rows` in place; each begins at `base` + its index * `size` bytes."""
         if len(indices):
             self.add_command("ROWS", key, base, size, indices.astype("<u4").tobytes(), rows)
 
     def pad(self, key: str, row: bytes, count: int) -> None:
-        """Append `row` until there are at least `count`: what SETRANGE leaves between is zeros, not blank rows."""
+        """Add a write that appends `row` until there are `count` rows: SETRANGE would fill the gap with zeros."""
         self.add_command("PAD", key, row, count)
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to write."""
+        """Return whether the batch has no write."""
         return not self._writes
 
     def run(self) -> int:
-        """Apply. Answers 0, or the number of the first guard that failed. Raises StateUnavailable."""
+        """Apply the batch. Returns 0, or the number of the first guard that failed. Raises StateUnavailableError."""
         script = self._redis.register_script(_SCRIPT)
         with map_redis_errors():
             return int(script(keys=[], args=[self._count, *self._guards, *self._writes]))

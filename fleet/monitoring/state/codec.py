@@ -1,4 +1,7 @@
-"""The record's bytes: the header of the verdicts, packed rows, and the JSON of what is few. docs/record.md."""
+"""Encoding of the record: the header of the verdicts, packed rows, and JSON for small data.
+
+docs/reference/record.md.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.watch_codec import pack_watch, unpack_watch
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import (
-    PollAttempt,
     InstanceFacts,
     InstanceKind,
+    InstanceResource,
     InstanceState,
     Poll,
-    InstanceResource,
+    PollAttempt,
     ServingStatus,
     fields_of,
 )
@@ -31,45 +34,45 @@ from fleet.vocabulary.watch import INITIAL_WATCH
 
 Rows = npt.NDArray[np.void]
 
-#: A verdict more makes a header longer, so it is another version. Ten were there first.
+#: Another state makes the header longer, so it changes the version. The first version had ten states.
 _MAGIC = b"RFV%d" % (len(State) - 9)
 _PLACE = struct.Struct("<4sI16sQQddII")
 _COUNTS = struct.Struct(f"<{len(State)}I")
-#: Texts whose value is kept: resources change with each heartbeat of an instance only, and most spells are alike.
+#: Number of cached texts: resources change only with a heartbeat of an instance, and most spells are equal.
 _CACHE_SIZE = 4096
-#: Of text; `json.loads` looks for encodings and for what follows first, in half of its time, and rounds read hundreds.
+#: Parses text; `json.loads` spends half of its time on encodings and trailing text, and rounds parse hundreds.
 _decode_json = json.JSONDecoder().raw_decode
-#: Bytes of the header; the rows follow it.
+#: Length of the header in bytes; the rows follow.
 HEADER_SIZE = _PLACE.size + _COUNTS.size
 
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """What stands before the VERDICT rows: whose they are, and the counts of each state."""
+    """Header before the VERDICT rows: their round and version, and the counts of each state."""
 
     epoch: str
     rows: int = 0
-    #: Number of the last round that changed a state: its place in the event stream.
+    #: Number of the last event: one for each round that changed a state.
     seq: int = 0
     round: int = 0
     #: When the round concluded, seconds since the epoch; 0 before the first one.
     as_of: float = 0.0
     #: Seconds between rounds.
     interval: float = 5.0
-    #: Agents that have a home: with `rows` it says which layout this is, for both only grow.
+    #: Number of agents with a home; with `rows` the version of the layout, because both only grow.
     home_count: int = 0
     instances: int = 0
-    #: By value of State.
+    #: Counts by value of State.
     counts: tuple[int, ...] = (0,) * len(State)
 
     @property
     def layout_version(self) -> str:
-        """Changes exactly when agents or homes were added, or the record was made anew."""
+        """Return the version of the layout. It changes when agents or homes are added, or the record is rebuilt."""
         return f"{self.epoch}-{self.rows}-{self.home_count}"
 
 
 def pack_header(header: RecordHeader) -> bytes:
-    """The header's bytes."""
+    """Return a header as bytes."""
     place = _PLACE.pack(
         _MAGIC,
         header.rows,
@@ -85,15 +88,17 @@ def pack_header(header: RecordHeader) -> bytes:
 
 
 def unpack_header(blob: bytes) -> RecordHeader | None:
-    """The header at the beginning of `blob`; None when there is none.
+    """Return the header at the beginning of `blob`; None without one.
 
-    Of one of another version only the place in the event stream: the next round goes on from there, with new rows.
+    For another version it has only the place in the event stream: the next round continues there with new rows.
     """
     if len(blob) < _PLACE.size or not blob.startswith(_MAGIC[:3]):
         return None
     magic, rows, epoch, seq, round_number, as_of, interval, home_count, instances = _PLACE.unpack_from(blob)
     if magic != _MAGIC:
-        return RecordHeader(epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=round_number, interval=interval)
+        return RecordHeader(
+            epoch=epoch.rstrip(b"\0").decode(), seq=seq, round=round_number, interval=interval
+        )
     if len(blob) < HEADER_SIZE:
         return None
     return RecordHeader(
@@ -110,7 +115,7 @@ def unpack_header(blob: bytes) -> RecordHeader | None:
 
 
 def blank_rows(dtype: np.dtype[np.void], count: int) -> Rows:
-    """Rows of agents of whom nothing is known."""
+    """Return rows of agents without data."""
     if dtype == HEARTBEAT:
         return empty_heartbeats(count)
     if dtype == MEMORY:
@@ -122,7 +127,7 @@ def blank_rows(dtype: np.dtype[np.void], count: int) -> Rows:
 
 
 def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset: int = 0) -> Rows:
-    """The rows in `blob` after `offset` bytes, cut or filled up with blank ones to `count`; read-only."""
+    """Return the rows in `blob` after `offset` bytes, cut or padded with blank rows to `count`; read-only."""
     row_count = max(len(blob or b"") - offset, 0) // dtype.itemsize
     if blob is None or row_count == 0:
         return blank_rows(dtype, count)
@@ -133,14 +138,14 @@ def rows_of(blob: bytes | None, dtype: np.dtype[np.void], count: int, *, offset:
 
 
 def fit_rows(rows: Rows, count: int) -> Rows:
-    """The rows, cut or filled up with blank ones to `count`."""
+    """Return the rows, cut or padded with blank rows to `count`."""
     if len(rows) >= count:
         return rows[:count]
     return np.concatenate([rows, blank_rows(rows.dtype, count - len(rows))])
 
 
 def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]:
-    """All proxies' TUNNEL rows as parallel arrays of agent index and proxy's instance index."""
+    """Return the TUNNEL rows of all proxies as parallel arrays of agent index and proxy instance index."""
     rows = np.frombuffer(b"".join(blobs.values()), TUNNEL)
     lengths = [len(blob) // TUNNEL.itemsize for blob in blobs.values()]
     proxies = np.repeat(np.fromiter(blobs, np.uint16, len(blobs)), lengths)
@@ -149,7 +154,7 @@ def tunnels_of(blobs: Mapping[int, bytes]) -> tuple[npt.NDArray[np.uint32], npt.
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpell:
-    """The state an instance had in the newest round, since when it is sick, and what it was as a destination."""
+    """State of an instance in the newest round, the start of its problem, and its destination health."""
 
     state: InstanceState = InstanceState.UNKNOWN
     sick_since: float | None = None
@@ -159,43 +164,44 @@ class InstanceSpell:
 
 @dataclass(frozen=True, slots=True)
 class FeedState:
-    """Our place in an incremental feed, and its freshness."""
+    """Place in an incremental feed, and its freshness."""
 
     freshness: FeedFreshness = field(default_factory=FeedFreshness)
-    #: The feed's own epoch and the revision to ask from.
+    #: Epoch of the feed, and the revision to continue from.
     epoch: str = ""
     revision: int = 0
-    #: A full list is under way and not complete yet.
+    #: A full list is in progress.
     listing: bool = False
-    #: Rows named since the last full list began carry this bit: it tells who was left out.
+    #: Bit of the rows named since the last full list began: it shows which agents are missing in the list.
     parity: int = 0
-    #: Instance index of the auth that answered last (presence only).
+    #: Instance index of the auth that responded last (presence only).
     source: int | None = None
 
     def after_failed_attempt(self, at: float) -> FeedState:
-        """The same after an attempt that failed."""
+        """Return the feed after a failed attempt."""
         return replace(self, freshness=FeedFreshness(attempted_at=at, answered_at=self.freshness.answered_at))
 
 
 def _dump(document: Mapping[str, Any]) -> str:
     return json.dumps(
-        {name: content for name, content in document.items() if content not in (None, "", 0)}, separators=(",", ":")
+        {name: content for name, content in document.items() if content not in (None, "", 0)},
+        separators=(",", ":"),
     )
 
 
 def pack_resource(resource: InstanceResource) -> str:
-    """Its JSON."""
+    """Return a resource as JSON."""
     return _dump(asdict(resource))
 
 
 @lru_cache(_CACHE_SIZE)
 def unpack_resource(text: bytes) -> InstanceResource:
-    """From its JSON."""
+    """Return a resource from JSON."""
     return InstanceResource(**{"name": "", "address": "", **_decode_json(text.decode())[0]})
 
 
 def pack_poll(poll: Poll) -> str:
-    """Its JSON: attempts are [at, ok, error]."""
+    """Return a poll as JSON; attempts are [at, ok, error]."""
     fields = fields_of(poll) | {
         "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
         "watch": None if poll.watch is INITIAL_WATCH else pack_watch(poll.watch),
@@ -208,7 +214,7 @@ _POLL_FIELDS = frozenset(Poll.__dataclass_fields__)
 
 
 def unpack_poll(text: bytes) -> dict[str, Any]:
-    """The fields of a Poll, from its JSON; those of another version are left out."""
+    """Return the fields of a Poll from JSON, without fields of other versions."""
     fields: dict[str, Any] = _decode_json(text.decode())[0]
     fields["attempts"] = tuple(PollAttempt(at, bool(ok), error) for at, ok, error in fields["attempts"])
     if "serving" in fields:
@@ -221,14 +227,14 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
 
 
 def pack_spell(spell: InstanceSpell) -> str:
-    """Its text: `2 1700000000.0 degraded`, or `1 - healthy draining` for one that is well."""
+    """Return a spell as text: `2 1700000000.0 degraded`, or `1 - healthy draining` without a problem."""
     since = "-" if spell.sick_since is None else repr(spell.sick_since)
     return f"{int(spell.state)} {since} {spell.health}" + (" draining" if spell.draining else "")
 
 
 @lru_cache(_CACHE_SIZE)
 def unpack_spell(text: bytes) -> InstanceSpell:
-    """From its text."""
+    """Return a spell from text."""
     state, since, health, drain_mark, *_ = [*text.decode().split(" "), "", "", ""]
     return InstanceSpell(
         InstanceState(int(state)),
@@ -239,7 +245,7 @@ def unpack_spell(text: bytes) -> InstanceSpell:
 
 
 def pack_feed(state: FeedState) -> str:
-    """Its JSON."""
+    """Return a feed state as JSON."""
     fields = {
         "epoch": state.epoch,
         "revision": state.revision,
@@ -249,17 +255,20 @@ def pack_feed(state: FeedState) -> str:
         "answered_at": state.freshness.answered_at,
     }
     present_fields = {name: content for name, content in fields.items() if content}
-    # Index 0 is an auth like any other: it must not be dropped with what is empty.
+    # Index 0 is a valid auth: it must not be dropped with empty values.
     return json.dumps(
-        present_fields if state.source is None else {**present_fields, "source": state.source}, separators=(",", ":")
+        present_fields if state.source is None else {**present_fields, "source": state.source},
+        separators=(",", ":"),
     )
 
 
 def unpack_feed(text: bytes | None) -> FeedState:
-    """From its JSON; nothing kept means never asked."""
+    """Return a feed state from JSON; empty: never asked."""
     fields = _decode_json((text or b"{}").decode())[0]
     return FeedState(
-        freshness=FeedFreshness(attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")),
+        freshness=FeedFreshness(
+            attempted_at=fields.get("attempted_at"), answered_at=fields.get("answered_at")
+        ),
         epoch=fields.get("epoch", ""),
         revision=fields.get("revision", 0),
         listing=bool(fields.get("listing", 0)),
@@ -275,9 +284,9 @@ def facts_of(
     spells: Mapping[int, InstanceSpell],
     listed_at: float | None,
 ) -> dict[int, InstanceFacts]:
-    """Join what is kept of each instance; `names` are (id, kind, name) by index.
+    """Return the facts of each instance from its stored parts; `identities` are (id, kind, name) by index.
 
-    `listed_at` is when the lists of instances were last answered.
+    `listed_at` is when the lists of instances were last read.
     """
     facts = {}
     for index, (identity, kind, name) in enumerate(identities):

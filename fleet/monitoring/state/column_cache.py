@@ -1,4 +1,4 @@
-"""Columns one process keeps between rounds, so that it reads only those that somebody changed."""
+"""Columns that a process caches between rounds, so that it reads only changed ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from redis import Redis
 
 from fleet.monitoring.columns import HEARTBEAT, MEMORY, VERDICT
-from fleet.monitoring.state.codec import HEADER_SIZE, FeedState, RecordHeader, Rows, blank_rows, rows_of, unpack_header
+from fleet.monitoring.state.codec import (
+    HEADER_SIZE,
+    FeedState,
+    RecordHeader,
+    Rows,
+    blank_rows,
+    rows_of,
+    unpack_header,
+)
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 
@@ -17,10 +25,10 @@ _Version = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class ColumnVersions:
-    """What says that a column is another one. Rows are written together with their place in the feed they came from."""
+    """Versions of columns. Rows are written together with their place in their feed."""
 
     heartbeats: _Version
-    #: With that of the heartbeats: what agents track is written with these.
+    #: Includes the version of the heartbeats, because tracked counts are written with them.
     memory: _Version
     verdicts: _Version
     tunnels: Mapping[int, _Version]
@@ -29,7 +37,7 @@ class ColumnVersions:
     def of(
         cls, epoch: bytes, memory: bytes, newest: bytes, presence: FeedState, tunnels: Mapping[int, FeedState]
     ) -> ColumnVersions:
-        """From the record's small values."""
+        """Return the versions from the small values of the record."""
         heartbeats = (epoch, presence.epoch, presence.revision, presence.listing, presence.parity)
         return cls(
             heartbeats=heartbeats,
@@ -46,7 +54,7 @@ _NO_VERSION: _Version = ()
 
 @dataclass(slots=True)
 class ColumnCache:
-    """Columns of one cluster, and which version each is of."""
+    """Cached columns of one cluster, with their versions."""
 
     header: RecordHeader | None = None
     heartbeats: Rows = field(default_factory=lambda: blank_rows(HEARTBEAT, 0))
@@ -56,9 +64,13 @@ class ColumnCache:
     versions: ColumnVersions = ColumnVersions(_NO_VERSION, _NO_VERSION, _NO_VERSION, {})
 
     def refresh(self, redis: Redis, keys: Keys, new_versions: ColumnVersions) -> ColumnCache:
-        """Read the columns whose version is not the wanted one. Raises StateUnavailable."""
+        """Read the columns whose version has changed. Raises StateUnavailableError."""
         old_versions = self.versions
-        proxies = [proxy for proxy, version in new_versions.tunnels.items() if old_versions.tunnels.get(proxy) != version]
+        proxies = [
+            proxy
+            for proxy, version in new_versions.tunnels.items()
+            if old_versions.tunnels.get(proxy) != version
+        ]
         with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
             for key, is_current in (
                 (keys.heartbeats, old_versions.heartbeats == new_versions.heartbeats),

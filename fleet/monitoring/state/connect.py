@@ -1,4 +1,4 @@
-"""Connections to Redis with bounded waits, and its errors as ours."""
+"""Connections to Redis with timeouts, and conversion of its errors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from redis.retry import Retry
 
 from fleet.monitoring.state import StateUnavailableError
 
-#: Seconds for an answer and for a connection. Set, not left to redis-py: its defaults changed with version 8.
+#: Timeouts of responses and of connections in seconds. Explicit, because the defaults of redis-py changed in version 8.
 _ANSWER_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 2.0
-#: Bytes taken from a socket at once: columns are megabytes, and the default of 64 KB costs a third more per load.
+#: Bytes per read from a socket: columns are megabytes, and the default of 64 KB makes a load a third slower.
 _READ_SIZE = 1024 * 1024
 
 
 def connect(url: str) -> Redis:
-    """Connect lazily; safe to call before a fork, the pool opens its connections in each process."""
+    """Return a client that connects lazily; safe before a fork: each process opens its own connections."""
     return Redis.from_url(
         url,
         socket_timeout=_ANSWER_TIMEOUT,
         socket_connect_timeout=_CONNECT_TIMEOUT,
-        # One retry at once: an idle connection that the server closed heals, a server that is down is told at once.
+        # One immediate retry: it repairs an idle connection that the server closed, and reports a server that is down.
         retry=Retry(ConstantBackoff(0.05), 1),
         decode_responses=False,
         socket_read_size=_READ_SIZE,
@@ -34,8 +34,8 @@ def connect(url: str) -> Redis:
 
 @contextmanager
 def map_redis_errors() -> Iterator[None]:
-    """Turn redis-py's errors into StateUnavailable."""
+    """Convert errors of redis-py to StateUnavailableError."""
     try:
         yield
     except RedisError as error:
-        raise StateUnavailableError(f"Redis does not answer: {error}") from error
+        raise StateUnavailableError(f"Redis is not responding: {error}") from error

@@ -1,4 +1,4 @@
-"""Every Redis key of the record, and nobody else spells one. docs/record.md says what each holds."""
+"""Redis keys of the record; only this module builds them. Contents: docs/reference/record.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class _Key:
-    """One key of every cluster, by the last part of its name."""
+    """A key of every cluster, by the last part of its name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -17,12 +17,12 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one cluster."""
+    """Redis keys of one cluster."""
 
     prefix: str
     cluster: str
 
-    #: String: random, made with the record.
+    #: String: random id, created with the record.
     epoch = _Key("epoch")
     #: String: append-only `id TAB name LF`, by agent index.
     agents = _Key("agents")
@@ -38,27 +38,27 @@ class Keys:
     memory = _Key("memory")
     #: Counter: raised by every write to `memory`.
     memory_version = _Key("memory-version")
-    #: String: header and VERDICT rows, so that one GET is one moment.
+    #: String: header and VERDICT rows, so that one GET is consistent.
     verdicts = _Key("verdicts")
     #: String: the newest round that was concluded.
     concluded = _Key("concluded")
-    #: Hash: instance index -> what its resource says.
+    #: Hash: instance index -> its resource.
     resources = _Key("resources")
-    #: Hash: instance index -> its last attempts and answers.
+    #: Hash: instance index -> its last attempts and responses.
     polls = _Key("polls")
-    #: Hash: instance index -> its state in the newest round, and since when it is sick.
+    #: Hash: instance index -> its state in the newest round, and the start of its problem.
     spells = _Key("spells")
-    #: Hash: `presence` or the instance index of a proxy -> place in the feed, and its freshness.
+    #: Hash: `presence` or instance index of a proxy -> place in the feed, and its freshness.
     feeds = _Key("feeds")
-    #: List: what concluded rounds still owe to the database.
+    #: List: history of concluded rounds that the database has not stored yet.
     outbox = _Key("outbox")
-    #: Hash: instance index of a proxy -> agents to be asked through it in the next round, as u4.
+    #: Hash: instance index of a proxy -> agents to ask through it in the next round, as u4.
     asked = _Key("asked")
-    #: Hash: agent index -> TOLD row, of agents that were asked lately.
+    #: Hash: agent index -> AGENT_REPORT row of a recently asked agent.
     told = _Key("told")
-    #: Hash: agent index -> all that it said of itself, or why it did not answer.
+    #: Hash: agent index -> its full report, or the error.
     answers = _Key("answers")
-    #: Hash: instance id -> what it said of its policies, or why it did not; of no epoch.
+    #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.
     open_round = _Key("round")
@@ -67,7 +67,7 @@ class Keys:
 
     @property
     def record(self) -> tuple[str, ...]:
-        """Everything that means nothing in another epoch."""
+        """Return the keys that are only valid in one epoch."""
         return (
             *(self.epoch, self.agents, self.instances, self.heartbeats, self.tunnels, self.listings),
             *(self.memory, self.memory_version, self.verdicts, self.concluded, self.resources, self.polls),
@@ -75,15 +75,15 @@ class Keys:
         )
 
     def round_claim(self, number: int) -> str:
-        """String: set by the one who started the round."""
+        """Return the key of a round's claim. String: set by the process that started the round."""
         return _key_name(self, f"round:{number}")
 
     def shard_claim(self, number: int, shard: int) -> str:
-        """String: set by the one who polls the shard."""
+        """Return the key of a shard's claim. String: set by the process that polls the shard."""
         return _key_name(self, f"round:{number}:shard:{shard}")
 
     def pending_shards(self, number: int) -> str:
-        """Set: shards of the round that have not ended."""
+        """Return the key of a round's unfinished shards. Set."""
         return _key_name(self, f"round:{number}:pending")
 
 

@@ -1,4 +1,4 @@
-"""What a concluded round owes to the database: kept in the record with the round, until the database has got it."""
+"""History of concluded rounds for the database: kept in the record until the database has stored it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE
 TRANSITION = np.dtype([("agent", "<u4"), ("cause", "<u2"), ("old", "u1"), ("new", "u1"), ("packed", "u1")])
 #: One change of an instance's state. 4 bytes.
 INSTANCE_TRANSITION = np.dtype([("instance", "<u2"), ("old", "u1"), ("new", "u1")])
-#: Two more that have states and spells, in the places that no instance has: the auths' backend, and the cluster.
+#: Indices of the auths' backend and of the cluster, which have states and spells like instances.
 BACKEND, CLUSTER = BACKEND_CAUSE, NO_CAUSE
 _NO_INSTANCES: Rows = np.zeros(0, INSTANCE_TRANSITION)
 _HEAD = struct.Struct("<QdII")
@@ -23,36 +23,36 @@ _HEAD = struct.Struct("<QdII")
 
 @dataclass(frozen=True, slots=True)
 class RoundChanges:
-    """One round's changes."""
+    """Changes of one round."""
 
     round: int
-    #: When it concluded, seconds since the epoch.
+    #: When the round was concluded, seconds since the epoch.
     at: float
     #: TRANSITION rows.
     transitions: Rows
-    #: Agents that are new, or are remembered differently: their MEMORY rows have to be saved.
+    #: Agents whose MEMORY rows are new or changed and must be saved.
     changed_agents: npt.NDArray[np.uint32]
     #: INSTANCE_TRANSITION rows.
     instances: Rows = field(default_factory=lambda: _NO_INSTANCES)
 
     @property
     def is_empty(self) -> bool:
-        """The database need not hear of this round."""
+        """Return whether the round has nothing for the database."""
         return not (len(self.transitions) or len(self.changed_agents) or len(self.instances))
 
 
 def pack_round_changes(changes: RoundChanges) -> bytes:
-    """Its bytes; none when there is nothing to owe."""
+    """Return the changes as bytes; empty without any."""
     if changes.is_empty:
         return b""
     head = _HEAD.pack(changes.round, changes.at, len(changes.transitions), len(changes.changed_agents))
     rows = changes.transitions.tobytes() + changes.changed_agents.astype("<u4").tobytes()
-    # Instances last and uncounted: what was owed before an upgrade has none, and can still be read.
+    # Instances last and without a count: entries from before an upgrade have none and stay readable.
     return head + rows + changes.instances.tobytes()
 
 
 def unpack_round_changes(blob: bytes) -> RoundChanges:
-    """From its bytes."""
+    """Return the changes from bytes."""
     round_number, at, transition_count, changed_agent_count = _HEAD.unpack_from(blob)
     middle = _HEAD.size + transition_count * TRANSITION.itemsize
     end = middle + 4 * changed_agent_count

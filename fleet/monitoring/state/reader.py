@@ -1,7 +1,9 @@
-"""Read the record, with age applied: what pages, API, metrics and sockets show. docs/record.md, "Reading".
+"""Read access to the record for pages, API, metrics and sockets, with the age applied.
 
-A round that concluded longer ago than `Timing.stale_after` reads as unknown, all but retired agents, whoever asks and
-however many pollers are dead. `now` is passed in; nothing here looks at a clock.
+docs/reference/record.md, "Reading".
+
+When the newest round is older than `Timing.stale_after`, every agent that is not retired is unknown. `now` is passed
+in; this module reads no clock.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from fleet.monitoring.state.agent_reports import unpack_agent_response
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
-from fleet.monitoring.state.record import load, empty_record
+from fleet.monitoring.state.record import empty_record, load
 from fleet.monitoring.state.roster import Rosters
 from fleet.monitoring.state.tables import explanation_of, table_of, view_of
 from fleet.monitoring.views import (
@@ -40,14 +42,14 @@ from fleet.vocabulary.verdicts import State
 
 T = TypeVar("T")
 
-#: How often a read starts over because the record was made anew under it.
+#: Most attempts of a read, which starts over when the record is rebuilt meanwhile.
 _MAX_ATTEMPTS = 3
-#: A cluster without a record yet.
+#: Header of a cluster without a record.
 _EMPTY_HEADER = RecordHeader(epoch="")
 
 
 class Reader:
-    """The record of every cluster. One object serves all threads of a process."""
+    """Read access to the record of every cluster. One object serves all threads of a process."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
@@ -57,7 +59,7 @@ class Reader:
         self._tables: dict[str, tuple[tuple[str, int, bool], FleetTable, FleetFrame]] = {}
 
     def header(self, cluster: str, now: float) -> StreamHeader:
-        """Where the event stream is, and the counts. One small read. Raises StateUnavailable."""
+        """Return the place in the event stream, and the counts. One small read. Raises StateUnavailableError."""
         header = self._header(cluster)
         stale = is_stale(header, now)
         return StreamHeader(
@@ -73,7 +75,7 @@ class Reader:
         )
 
     def summary(self, cluster: str, now: float) -> Summary:
-        """The fleet in ten numbers. One small read. Raises StateUnavailable."""
+        """Return the fleet summary. One small read. Raises StateUnavailableError."""
         header = self._header(cluster)
         stale = is_stale(header, now)
         return Summary(
@@ -87,11 +89,11 @@ class Reader:
         )
 
     def layout_version(self, cluster: str) -> str:
-        """The version `layout` would have now. One small read. Raises StateUnavailable."""
+        """Return the version of the current layout. One small read. Raises StateUnavailableError."""
         return self._header(cluster).layout_version
 
     def snapshot(self, cluster: str, now: float) -> Snapshot:
-        """Every agent's state at one moment of the event stream. Raises StateUnavailable."""
+        """Every agent's state at one moment of the event stream. Raises StateUnavailableError."""
         with map_redis_errors():
             blob = cast("bytes | None", self._redis.get(self._keys(cluster).verdicts))
         header = unpack_header(blob or b"") or _EMPTY_HEADER
@@ -112,11 +114,14 @@ class Reader:
         )
 
     def layout(self, cluster: str) -> Layout:
-        """Who stands where on the map. Raises StateUnavailable."""
+        """Return the places of agents on the map. Raises StateUnavailableError."""
         return self._with_retries(lambda: self._layout(cluster))
 
     def table(self, cluster: str, now: float) -> FleetTable:
-        """All columns at one moment. Costs one small read while no round has concluded. Raises StateUnavailable."""
+        """Return all columns at one time; one small read while no new round is concluded.
+
+        Raises StateUnavailableError.
+        """
         header = self._header(cluster)
         stale = is_stale(header, now)
         key = (header.epoch, header.round, stale)
@@ -127,23 +132,25 @@ class Reader:
         return cache_entry[1]
 
     def instances(self, cluster: str, now: float) -> tuple[InstanceView, ...]:
-        """All instances ever seen, auths first, by name. Raises StateUnavailable."""
+        """Return every instance that was ever seen, auths first, by name. Raises StateUnavailableError."""
         views = self.table(cluster, now).instances.values()
         return tuple(
-            sorted(views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index))
+            sorted(
+                views, key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name), view.facts.index)
+            )
         )
 
     def agent(self, table: FleetTable, index: int) -> AgentView:
-        """One agent of the table. Raises IndexError."""
+        """Return an agent of the table. Raises IndexError."""
         return view_of(table, index, self._frame(table))
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
-        """Many agents of the table, one by one, also when newer rounds come meanwhile. Raises IndexError."""
+        """Yield agents of the table, also when newer rounds are concluded meanwhile. Raises IndexError."""
         frame = self._frame(table)
         return (view_of(table, index, frame) for index in indices)
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
-        """One agent with everything its verdict rests on; None for an id nobody has heard of."""
+        """Return an agent with the data that its state was derived from; None for an unknown id."""
         table = self.table(cluster, now)
         keys = self._keys(cluster)
         index = self._rosters.read(keys.epoch, keys.agents).index.get(agent_id)
@@ -153,22 +160,27 @@ class Reader:
         opened_at = self._read_opened_at(keys, index, explanation.evidence.tunnels)
         response = self._agent_response(keys, index)
         response_instances = _instances_in(response, table) if response is not None else {}
-        return replace(explanation, opened_at=opened_at, report_response=response, instances={**explanation.instances, **response_instances})
+        return replace(
+            explanation,
+            opened_at=opened_at,
+            report_response=response,
+            instances={**explanation.instances, **response_instances},
+        )
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
-        """What agents said of themselves lately, by agent index: 2,000 at most. Raises StateUnavailable."""
+        """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""
         with map_redis_errors():
             blobs = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys(cluster).answers))
         return {int(index): unpack_agent_response(text) for index, text in blobs.items()}
 
     def _agent_response(self, keys: Keys, agent: int) -> AgentReportResponse | None:
-        """What an agent said of itself; it goes with its record, as the indices do."""
+        """Return the report of an agent, or None. Reports belong to the epoch, like indices."""
         with map_redis_errors():
             blob = self._redis.hget(keys.answers, str(agent))
         return unpack_agent_response(blob) if isinstance(blob, bytes) else None
 
     def _read_opened_at(self, keys: Keys, agent: int, proxies: Sequence[int]) -> dict[int, float]:
-        """When an agent's tunnels were opened. Tables leave that out: it is asked for one agent at a time."""
+        """Return when an agent's tunnels were opened, by proxy index. Tables do not include it."""
         if not proxies:
             return {}
         with map_redis_errors():
@@ -209,7 +221,7 @@ class Reader:
         agents = self._rosters.read(keys.epoch, keys.agents)
         instances = self._rosters.read(keys.epoch, keys.instances)
         if header.rows and not agents.epoch == instances.epoch == header.epoch:
-            raise RecordLostError(f"cluster {cluster}: the record was made anew")
+            raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
         homes = rows_of(memory, MEMORY, header.rows)["home"]
         # By instance index: instances are numbered in the order in which they were first recorded.
         blocks = [int(index) for index in np.unique(homes) if index != NO_INSTANCE]
@@ -243,7 +255,7 @@ class Reader:
 
 
 def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int, InstanceView]:
-    """The instances an answer speaks of."""
+    """Return the instances that a report names."""
     report = response.report
     ids: set[str] = set()
     if report is not None:
@@ -252,18 +264,22 @@ def _instances_in(response: AgentReportResponse, table: FleetTable) -> dict[int,
 
 
 def open_reader(url: str, prefix: str) -> Reader:
-    """A reader with connections of its own, opened when they are first needed."""
+    """Return a reader with its own connections, opened at first use."""
     return Reader(connect(url), prefix)
 
 
 def is_stale(header: RecordHeader, now: float) -> bool:
-    """The newest round concluded too long ago, or none ever did."""
+    """Return whether the newest round is too old, or there is none."""
     return not header.as_of or now - header.as_of > Timing(round_interval=header.interval).stale_after
 
 
 def counts_of(header: RecordHeader, *, stale: bool) -> Mapping[State, int]:
-    """Agents by state; from stale data only that they are retired can be said."""
+    """Return the number of agents by state; with stale data every state but `retired` counts as unknown."""
     if not stale:
         return dict(zip(State, header.counts, strict=True))
     retired_count = header.counts[State.RETIRED]
-    return {**dict.fromkeys(State, 0), State.UNKNOWN: header.rows - retired_count, State.RETIRED: retired_count}
+    return {
+        **dict.fromkeys(State, 0),
+        State.UNKNOWN: header.rows - retired_count,
+        State.RETIRED: retired_count,
+    }

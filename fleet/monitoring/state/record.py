@@ -1,4 +1,4 @@
-"""The whole record of a cluster at one moment: what a round is concluded from, and what tables are made of."""
+"""The whole record of a cluster at one time: the input of rounds and of tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.agent_reports import ReportRows, overlay_reports, report_rows_of
 from fleet.monitoring.state.codec import (
     FeedState,
+    InstanceSpell,
     RecordHeader,
     Rows,
-    InstanceSpell,
     facts_of,
     fit_rows,
     rows_of,
@@ -37,7 +37,7 @@ from fleet.vocabulary.instances import InstanceFacts
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """Everything known of a cluster. Row arrays have one row per agent of `ids`, and are read-only."""
+    """All data of a cluster. Row arrays have one row per agent of `ids` and are read-only."""
 
     cluster: str
     epoch: str
@@ -46,7 +46,7 @@ class ClusterRecord:
     names: tuple[str, ...]
     heartbeats: Rows
     memory: Rows
-    #: As Redis holds it: commits compare it.
+    #: Version in Redis, which commits compare.
     memory_version: bytes
     verdicts: Rows
     tunnel_agents: npt.NDArray[np.uint32]
@@ -55,15 +55,15 @@ class ClusterRecord:
     spells: Mapping[int, InstanceSpell]
     presence: FeedState
     lists: FeedState
-    #: By instance index of the proxy.
+    #: Feed state by instance index of the proxy.
     tunnel_feeds: Mapping[int, FeedState]
-    #: When a self-probe last succeeded, seconds since the epoch; None when none ever did.
+    #: Last success of a self-probe, seconds since the epoch; None without one.
     probed_at: float | None
-    #: Agents that were asked through their tunnels lately; what they said is in the columns already.
+    #: Agents that were recently asked through their tunnels; their responses are already in the columns.
     report_rows: ReportRows = field(default_factory=ReportRows)
 
     def evidence(self, now: float, timing: Timing) -> FleetEvidence:
-        """I and F for `classify`. We are blind when our own probes have failed for as long as makes data stale."""
+        """Return the evidence I and F for `classify`. `blind`: no self-probe has succeeded for `stale_after`."""
         return FleetEvidence(
             cluster=self.cluster,
             instances=self.instances,
@@ -89,7 +89,7 @@ def _instances_of(
 
 
 def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, InstanceFacts]:
-    """Facts of all instances, without any column. Raises StateUnavailable."""
+    """Return the facts of all instances, without reading columns. Raises StateUnavailableError."""
     with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
         for key in (keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
@@ -99,13 +99,18 @@ def load_instances(redis: Redis, rosters: Rosters, keys: Keys) -> dict[int, Inst
 
 
 def load(
-    redis: Redis, rosters: Rosters, keys: Keys, *, is_concluded_only: bool = False, cache: ColumnCache | None = None
+    redis: Redis,
+    rosters: Rosters,
+    keys: Keys,
+    *,
+    is_concluded_only: bool = False,
+    cache: ColumnCache | None = None,
 ) -> ClusterRecord:
-    """Read everything; `concluded` leaves out agents that no round has judged yet.
+    """Return the whole record; `concluded` leaves out agents that no round has classified yet.
 
-    `kept` are columns of an earlier load by the same process: what has not changed since is not read again. Rows may be
-    newer than what is said of their freshness, never older.
-    Raises RecordLost when there is no record, or when it was made anew meanwhile; StateUnavailable.
+    `cache` has columns of an earlier load by the same process: unchanged ones are not read again. Rows may be newer
+    than their freshness, never older. Raises RecordLostError without a record, or when it was rebuilt meanwhile, and
+    StateUnavailableError.
     """
     with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
         for key in (keys.epoch, keys.memory_version, keys.concluded, keys.probe):
@@ -120,7 +125,7 @@ def load(
     columns = (cache or ColumnCache()).refresh(redis, keys, versions)
     agents, instances = rosters.read_together(keys.epoch, keys.agents, keys.instances)
     if epoch is None or not agents.epoch == instances.epoch == epoch.decode():
-        raise RecordLostError(f"cluster {keys.cluster}: there is no record, or a new one")
+        raise RecordLostError(f"cluster {keys.cluster} has no record, or a new one")
     header = columns.header or RecordHeader(epoch=agents.epoch)
     count = min(header.rows, len(agents.index)) if is_concluded_only else len(agents.index)
     tunnel_agents, tunnel_proxies = tunnels_of(columns.tunnels)
@@ -128,7 +133,9 @@ def load(
         is_classified = tunnel_agents < count
         tunnel_agents, tunnel_proxies = tunnel_agents[is_classified], tunnel_proxies[is_classified]
     report_rows = report_rows_of(report_blobs, count)
-    heartbeats, memory = overlay_reports(fit_rows(columns.heartbeats, count), fit_rows(columns.memory, count), report_rows)
+    heartbeats, memory = overlay_reports(
+        fit_rows(columns.heartbeats, count), fit_rows(columns.memory, count), report_rows
+    )
     return ClusterRecord(
         cluster=keys.cluster,
         epoch=agents.epoch,
@@ -152,7 +159,7 @@ def load(
 
 
 def empty_record(cluster: str) -> ClusterRecord:
-    """A cluster of which nothing was recorded yet."""
+    """Return the record of a cluster without any data yet."""
     tunnel_agents, tunnel_proxies = tunnels_of({})
     return ClusterRecord(
         cluster=cluster,

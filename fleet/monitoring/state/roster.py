@@ -1,4 +1,4 @@
-"""Who has which dense index: append-only lists in the record, cached by (epoch, length) in each process."""
+"""Dense indices of agents and instances: append-only lists in the record, cached by (epoch, length) per process."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.protocol import text_limits
 
-#: How often interning starts over because somebody else appended first.
+#: Most attempts to append, which starts over when another process appends first.
 _MAX_ATTEMPTS = 20
 
 
 @dataclass(slots=True)
 class Roster:
-    """The part of a roster that this process has read: one list per field of its records, the id first."""
+    """The part of a roster that this process has read: one list per field of the records, ids first."""
 
     epoch: str = ""
-    #: Bytes read.
+    #: Number of bytes read.
     length: int = 0
     columns: list[list[str]] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
-    #: What `first` made last, by field.
+    #: Last results of `first`, by field.
     _first_columns: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def column(self, number: int) -> list[str]:
-        """A field of every record, by index; only ever grows while the epoch stays."""
+        """Return a field of every record, by index; it only grows within an epoch."""
         return self.columns[number] if self.columns else []
 
     def first(self, number: int, count: int) -> tuple[str, ...]:
-        """A field of the first `count` records.
+        """Return a field of the first `count` records.
 
-        Made anew only when `count` is another one: a round that made its own copies spent a quarter of its time on
-        100,000 names, most of it in the garbage collector.
+        Rebuilt only when `count` changes: copying 100,000 names took a quarter of a round, most of it in the garbage
+        collector.
         """
         column = self._first_columns.get(number, ())
         if len(column) != count:
@@ -49,7 +49,7 @@ class Roster:
         return column
 
     def append_tail(self, epoch: str, tail: bytes) -> None:
-        """Take in what was appended after `length`; a new epoch starts over."""
+        """Add the records that were appended after `length`; a new epoch starts over."""
         if epoch != self.epoch:
             self.epoch, self.length, self.columns, self.index, self._first_columns = epoch, 0, [], {}, {}
         if not tail:
@@ -64,12 +64,12 @@ class Roster:
 
 
 def clean_text(text: str) -> str:
-    """Make a name fit for a record: it may hold anything but what separates records, and has an end."""
+    """Return a name without separators and cut to a length that fits a record."""
     return text_limits.cut(text).translate({9: " ", 10: " ", 13: " "})
 
 
 def encode_records(records: Iterable[Sequence[str]]) -> bytes:
-    """The bytes of records."""
+    """Return records as bytes."""
     return "".join("\t".join(map(clean_text, record)) + "\n" for record in records).encode()
 
 
@@ -79,15 +79,15 @@ class Rosters:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._rosters: dict[str, Roster] = {}
-        # Web workers read from several threads, and a tail must be taken in once.
+        # Web workers read from several threads, and a tail must be added once.
         self._lock = RLock()
 
     def read(self, epoch_key: str, key: str) -> Roster:
-        """The roster at `key` as it is now; empty when there is no record. Raises StateUnavailable."""
+        """Return the current roster at `key`; empty without a record. Raises StateUnavailableError."""
         return self.read_together(epoch_key, key)[0]
 
     def read_together(self, epoch_key: str, *keys: str) -> tuple[Roster, ...]:
-        """Several rosters of one record, by one question. Raises StateUnavailable."""
+        """Return several rosters of one record with one request. Raises StateUnavailableError."""
         with self._lock:
             rosters = [self._rosters.setdefault(key, Roster()) for key in keys]
             with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
@@ -97,10 +97,12 @@ class Rosters:
                 epoch, *tails = cast("list[bytes | None]", pipe.execute())
             name = (epoch or b"").decode()
             outdated_keys = [
-                key for key, roster in zip(keys, rosters, strict=True) if name != roster.epoch and roster.length
+                key
+                for key, roster in zip(keys, rosters, strict=True)
+                if name != roster.epoch and roster.length
             ]
             if outdated_keys:
-                # Our place in the old list means nothing in the new one. Others may still hold the old object.
+                # A place in the old list has no meaning in the new one. Other threads may still use the old object.
                 self._rosters.update((key, Roster()) for key in outdated_keys)
                 return self.read_together(epoch_key, *keys)
             for roster, tail in zip(rosters, tails, strict=True):
@@ -110,7 +112,10 @@ class Rosters:
     def intern(
         self, epoch_key: str, key: str, epoch: str, records: Sequence[tuple[str, ...]]
     ) -> npt.NDArray[np.uint32]:
-        """Indices of `wanted` records by their ids; unknown ones are appended. Raises RecordLost, StateUnavailable."""
+        """Return the indices of records by id; unknown ones are appended.
+
+        Raises RecordLostError, StateUnavailableError.
+        """
         roster = self._rosters.get(key) or self.read(epoch_key, key)
         for _ in range(_MAX_ATTEMPTS):
             missing_records = list({r[0]: r for r in records if r[0] not in roster.index}.values())
@@ -118,7 +123,7 @@ class Rosters:
                 return np.fromiter((roster.index[r[0]] for r in records), np.uint32, len(records))
             roster = self.read(epoch_key, key)
             if roster.epoch != epoch:
-                raise RecordLostError(f"the record of epoch {epoch} is gone")
+                raise RecordLostError(f"the record with epoch {epoch} was replaced")
             missing_records = [r for r in missing_records if r[0] not in roster.index]
             if missing_records:
                 batch = Batch(self._redis)
@@ -126,4 +131,4 @@ class Rosters:
                 batch.guard_length(key, roster.length)
                 batch.append(key, encode_records(missing_records))
                 batch.run()
-        raise StateError(f"{key}: somebody else kept appending")
+        raise StateError(f"{key}: other processes kept appending")

@@ -1,4 +1,4 @@
-"""Who runs a round, who polls a shard, and who was the last to end: claims that expire by themselves."""
+"""Claims on rounds and shards, which expire, and the detection of a round's last shard."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from redis import Redis
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 
-#: A claim outlives its round by far, so that a late task finds it; seconds.
+#: Lifetime of a claim in seconds: much longer than a round, so that late tasks find it.
 _CLAIM_TTL = 600
-#: Answers 1 to the one who removes the last member.
+#: Returns 1 to the caller that removes the last member.
 _FINISH = """
 if redis.call('SREM', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
 return 0
@@ -20,19 +20,19 @@ return 0
 
 
 class Rounds:
-    """The rounds of every cluster."""
+    """Rounds of every cluster."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
         self._prefix = prefix
 
     def claim(self, cluster: str, number: int) -> bool:
-        """Become the one who starts the round: however many beats there are, one does. Raises StateUnavailable."""
+        """Claim the start of a round; return False when another process has it. Raises StateUnavailableError."""
         with map_redis_errors():
             return bool(self._redis.set(self._keys(cluster).round_claim(number), 1, nx=True, ex=_CLAIM_TTL))
 
     def begin(self, cluster: str, number: int, shards: Iterable[int]) -> int | None:
-        """Open the round with its shards; answers the round before it if that never ended. Raises StateUnavailable."""
+        """Open a round with its shards; return the previous round if it never ended. Raises StateUnavailableError."""
         keys = self._keys(cluster)
         members = [str(shard) for shard in shards]
         with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
@@ -48,13 +48,13 @@ class Rounds:
         return int(previous_round) if deleted_count else None
 
     def claim_shard(self, cluster: str, number: int, shard: int) -> bool:
-        """Become the one who polls the shard. Raises StateUnavailable."""
+        """Claim a shard; return False when another process has it. Raises StateUnavailableError."""
         key = self._keys(cluster).shard_claim(number, shard)
         with map_redis_errors():
             return bool(self._redis.set(key, 1, nx=True, ex=_CLAIM_TTL))
 
     def finish(self, cluster: str, number: int, shard: int) -> bool:
-        """Say that the shard has ended; True to the one who says so last. Raises StateUnavailable."""
+        """Mark a shard as finished; return whether it was the last one of the round. Raises StateUnavailableError."""
         script = self._redis.register_script(_FINISH)
         with map_redis_errors():
             return bool(script(keys=[self._keys(cluster).pending_shards(number)], args=[shard]))

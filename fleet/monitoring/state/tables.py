@@ -1,4 +1,4 @@
-"""Tables from a record: all columns with age applied, and what they say of each instance and each agent."""
+"""Tables from a record: all columns with the age of the data applied, and views of instances and agents."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
-_STALE_SENTENCE = "No round has concluded lately: what was known of it is too old."
-_NEWER_EVIDENCE_SENTENCE = "Newer evidence has come in since the last round concluded this; the next one will tell."
+_STALE_SENTENCE = (
+    "Refloat has no recent data about this agent: no poll of the whole fleet has finished recently."
+)
+_NEWER_EVIDENCE_SENTENCE = (
+    "Newer evidence has come in since the last round concluded this; the next one will tell."
+)
 
 
 def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) -> FleetTable:
-    """All columns at one moment; when it is stale, every verdict but `retired` is unknown."""
+    """Return all columns at one time; with stale data every state but `retired` is unknown."""
     fleet = record.evidence(now, timing)
     verdicts = mark_stale(record.verdicts) if stale else record.verdicts
     return FleetTable(
@@ -53,7 +57,7 @@ def table_of(record: ClusterRecord, now: float, timing: Timing, *, stale: bool) 
 
 
 def mark_stale(verdicts: Rows) -> Rows:
-    """The verdicts of a round that concluded too long ago."""
+    """Return the verdicts of a round that is too old."""
     old = verdicts.copy()
     is_outdated = old["state"] != State.RETIRED
     old["state"][is_outdated] = State.UNKNOWN
@@ -67,7 +71,7 @@ def mark_stale(verdicts: Rows) -> Rows:
 def views_of(
     record: ClusterRecord, states: npt.NDArray[np.uint8], fleet: FleetEvidence, now: float
 ) -> dict[int, InstanceView]:
-    """Every instance with its state, and with its agents: those it is the home of, or the auth of."""
+    """Return every instance with its state and the counts of its agents: by home proxy and by auth."""
     size = max(record.instances, default=-1) + 1
     homes = _counts_by_state(record.memory["home"], states, size)
     auths = _counts_by_state(record.memory["last_auth"], states, size)
@@ -100,9 +104,9 @@ def views_of(
 
 
 def _connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64]:
-    """Count the agents that are connected to each auth: those that it was the last one to hear from, and that live.
+    """Count the agents connected to each auth: alive agents whose last heartbeat it received.
 
-    The resource of an agent that its auth strands has expired, but the agent keeps the connection, and its tunnels.
+    An agent that is stranded by its auth keeps the connection and its tunnels, although its resource has expired.
     """
     expires_at = record.heartbeats["expires_at"]
     auths = np.where(expires_at > 0, record.heartbeats["auth"], record.memory["last_auth"])
@@ -112,12 +116,12 @@ def _connected_agents(record: ClusterRecord, now: float) -> npt.NDArray[np.int64
 
 
 def _cause_id(record: ClusterRecord, cause: int) -> str:
-    """Name a cause for others: the id of an instance, or `backend/<cluster>`."""
+    """Return the id of a cause: an instance id, or `backend/<cluster>`."""
     return f"backend/{record.cluster}" if cause == BACKEND_CAUSE else record.instances[cause].id
 
 
 def _proxies_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
-    """Names of the proxies that heartbeat through each auth, by its id; without those that are gone."""
+    """Return the names of the proxies that heartbeat through each auth, by auth id, without deregistered proxies."""
     names: dict[str, list[str]] = {}
     for condition in frame.conditions.values():
         if condition.facts.heartbeat_auth and condition.state is not InstanceState.GONE:
@@ -134,13 +138,13 @@ def _counts_by_state(
 
 
 def evidence_at(table: FleetTable, index: int) -> AgentEvidence:
-    """Everything seen of one agent."""
+    """Return the evidence of one agent."""
     tunnels = (table.tunnel_agents, table.tunnel_proxies)
     return evidence_of(index, table.ids[index], table.heartbeats, table.memory, *tunnels)
 
 
 def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
-    """One agent in a list."""
+    """Return the view of one agent."""
     agent_evidence = evidence_at(table, index)
     row = table.verdicts[index]
     heartbeat = agent_evidence.heartbeat
@@ -153,7 +157,9 @@ def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
         verdict=_verdict_of(table, row, agent_evidence, frame),
         since=float(row["since"]) or None,
         auth=_instance_id(table, auth),
-        proxies=tuple(table.instances[proxy].facts.id for proxy in agent_evidence.tunnels if proxy in table.instances),
+        proxies=tuple(
+            table.instances[proxy].facts.id for proxy in agent_evidence.tunnels if proxy in table.instances
+        ),
         home=_instance_id(table, _index_or_none(table.memory[index]["home"])),
         heartbeat_at=heartbeat.expires_at - heartbeat.ttl if heartbeat else None,
         expires_at=heartbeat.expires_at if heartbeat else None,
@@ -164,28 +170,39 @@ def view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView:
 
 
 def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanation:
-    """One agent with everything its verdict rests on."""
+    """Return one agent with the data that its state was derived from."""
     agent_evidence = evidence_at(table, index)
-    instance_indices = {*agent_evidence.tunnels, *agent_evidence.last_proxies, _index_or_none(table.memory[index]["home"]), agent_evidence.last_auth}
+    instance_indices = {
+        *agent_evidence.tunnels,
+        *agent_evidence.last_proxies,
+        _index_or_none(table.memory[index]["home"]),
+        agent_evidence.last_auth,
+    }
     if agent_evidence.heartbeat:
         instance_indices |= {agent_evidence.heartbeat.auth, agent_evidence.heartbeat.via_proxy}
     cause = int(table.verdicts[index]["cause"])
     return Explanation(
         view=view_of(table, index, frame),
         evidence=agent_evidence,
-        instances={at: instance for at, instance in table.instances.items() if at == cause or at in instance_indices},
+        instances={
+            at: instance for at, instance in table.instances.items() if at == cause or at in instance_indices
+        },
     )
 
 
 def _verdict_of(table: FleetTable, row: np.void, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
-    """The round's verdict, in the words of the evidence it came from."""
+    """Return the verdict of the round, with a sentence from its evidence."""
     cause = int(row["cause"])
     state, reason = State(int(row["state"])), Reason(int(row["packed"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
         sentence = _STALE_SENTENCE
     else:
         verdict = classify_in(agent_evidence, frame)
-        sentence = verdict.sentence if (verdict.state, verdict.reason) == (state, reason) else _NEWER_EVIDENCE_SENTENCE
+        sentence = (
+            verdict.sentence
+            if (verdict.state, verdict.reason) == (state, reason)
+            else _NEWER_EVIDENCE_SENTENCE
+        )
     return Verdict(
         state=state,
         reason=reason,

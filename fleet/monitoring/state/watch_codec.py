@@ -1,10 +1,17 @@
-"""A watch in the record: a short document within what is kept of an instance's polls."""
+"""Encoding of a watch in the record: a short document within an instance's polls."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, ProbeOutcome, HealthReason, HealthSignal
+from fleet.protocol.destination.health import (
+    ActiveHealth,
+    DrainRequest,
+    Health,
+    HealthReason,
+    HealthSignal,
+    ProbeOutcome,
+)
 from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 
 _LETTERS = {ProbeOutcome.SUCCESS: "S", ProbeOutcome.DEGRADED: "D", ProbeOutcome.FAILURE: "F"}
@@ -12,7 +19,7 @@ _PROBES = {letter: probe for probe, letter in _LETTERS.items()}
 
 
 def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
-    """The document."""
+    """Return a watch as a document."""
     active, drain_request = watch.active, watch.drain_request
     return {
         "signal": [active.signal.health, active.signal.reason.name, active.signal.at],
@@ -26,7 +33,7 @@ def pack_watch(watch: InstanceWatch) -> dict[str, Any]:
 
 
 def unpack_watch(document: dict[str, Any] | None) -> InstanceWatch:
-    """Read it. One that was written by another version begins anew: a few polls make it good."""
+    """Return the watch of a document; one from another version starts over, and is right again after a few polls."""
     if document is None:
         return INITIAL_WATCH
     try:

@@ -1,4 +1,7 @@
-"""Write the record: only pollers and tasks may. Every write is guarded by the record's epoch. docs/record.md."""
+"""Writes to the record, by pollers and tasks only. Every write is guarded by the record's epoch.
+
+docs/reference/record.md.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from fleet.monitoring.state.batch import Batch
 from fleet.monitoring.state.codec import (
     HEADER_SIZE,
     FeedState,
+    InstanceSpell,
     RecordHeader,
     Rows,
-    InstanceSpell,
     blank_rows,
     pack_feed,
     pack_header,
@@ -36,21 +39,21 @@ from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.record import ClusterRecord, load, load_instances
 from fleet.monitoring.state.roster import Rosters, encode_records
-from fleet.vocabulary.instances import InstanceFacts, Poll, InstanceResource
+from fleet.vocabulary.instances import InstanceFacts, InstanceResource, Poll
 
-#: Above this share of changed rows a column is written whole: one SET of 3 MB costs as much as 2,000 rows in place.
+#: Share of changed rows above which a column is written whole: one SET of 3 MB costs as much as 2,000 rows.
 _WHOLE_SHARE = 0.05
-#: How often a change of the memory starts over because a round was concluded meanwhile.
+#: Most attempts of a memory change, which starts over when a round is concluded meanwhile.
 _MAX_ATTEMPTS = 20
-#: Rounds that the database may owe before the oldest are given up.
+#: Most rounds that wait for the database; older ones are dropped.
 _OUTBOX_LIMIT = 10_000
-#: Highest instance index: the two above it mean "no cause" and "the backend".
+#: Highest instance index; the two above it mean "no cause" and "the backend".
 _MAX_INSTANCES = 0xFFFD
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSeed:
-    """What the database keeps of a cluster: the beginning of a new record. Rows by position."""
+    """Data of a cluster in the database, from which a new record starts. Rows by position."""
 
     #: (id, name).
     agents: Sequence[tuple[str, str]] = ()
@@ -62,45 +65,45 @@ class RecordSeed:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a round changes."""
+    """Changes of a round."""
 
     header: RecordHeader
-    #: VERDICT and MEMORY of every agent, and the indices of the rows that are new.
+    #: VERDICT and MEMORY rows of every agent, and the indices of changed rows.
     verdicts: Rows
     verdicts_changed: npt.NDArray[np.uint32]
     memory: Rows
     memory_changed: npt.NDArray[np.uint32]
-    #: Spells that are new, by instance index.
+    #: Changed spells, by instance index.
     spells: Mapping[int, InstanceSpell]
-    #: What the database is owed; empty when nothing is.
+    #: History for the database; empty without any.
     outbox_entry: bytes = b""
-    #: Agents to be asked through their tunnels, by instance index of the proxy; and agents whose answers are old.
+    #: Agents to ask through their tunnels, by instance index of the proxy; and agents whose responses are old.
     agents_to_query: Mapping[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
     reports_to_delete: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
 class Writer:
-    """The record of every cluster, for those who may write."""
+    """Write access to the record of every cluster."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self.redis = redis
         self.prefix = prefix
         self._rosters = Rosters(redis)
-        #: Columns by cluster, kept between rounds.
+        #: Cached columns by cluster.
         self._caches: dict[str, ColumnCache] = {}
 
     def keys(self, cluster: str) -> Keys:
-        """The keys of a cluster."""
+        """Return the Redis keys of a cluster."""
         return Keys(self.prefix, cluster)
 
     def epoch(self, cluster: str) -> str | None:
-        """The record's epoch; None when there is no record. Raises StateUnavailable."""
+        """Return the epoch of the record; None without a record. Raises StateUnavailableError."""
         with map_redis_errors():
             reply = self.redis.get(self.keys(cluster).epoch)
         return reply.decode() if isinstance(reply, bytes) else None
 
     def create(self, cluster: str, seed: RecordSeed) -> str:
-        """Make the record from what is remembered, if there is none. Answers the epoch of the record there is then."""
+        """Create the record from remembered data unless there is one. Returns the epoch of the record."""
         keys = self.keys(cluster)
         epoch = secrets.token_hex(8)
         batch = Batch(self.redis)
@@ -116,88 +119,93 @@ class Writer:
             return epoch
         existing_epoch = self.epoch(cluster)
         if existing_epoch is None:
-            raise RecordLostError(f"cluster {cluster}: the record was made and lost at once")
+            raise RecordLostError(f"cluster {cluster}: the record was lost right after it was created")
         return existing_epoch
 
     def load_instances(self, cluster: str) -> dict[int, InstanceFacts]:
-        """Facts of all instances. Raises StateUnavailable."""
+        """Return the facts of all instances. Raises StateUnavailableError."""
         return load_instances(self.redis, self._rosters, self.keys(cluster))
 
     def load(self, cluster: str) -> ClusterRecord:
-        """The whole record, one row for every agent known now. Raises RecordLost, StateUnavailable."""
+        """Return the whole record, with one row per known agent. Raises RecordLostError, StateUnavailableError."""
         cache = self._caches.setdefault(cluster, ColumnCache())
         return load(self.redis, self._rosters, self.keys(cluster), cache=cache)
 
-    def intern_agents(self, cluster: str, epoch: str, records: Sequence[tuple[str, str]]) -> npt.NDArray[np.uint32]:
-        """Indices of agents (id, name); unknown ones join the roster. Raises RecordLost."""
+    def intern_agents(
+        self, cluster: str, epoch: str, records: Sequence[tuple[str, str]]
+    ) -> npt.NDArray[np.uint32]:
+        """Return the indices of agents (id, name); unknown agents are added to the roster. Raises RecordLostError."""
         keys = self.keys(cluster)
         return self._rosters.intern(keys.epoch, keys.agents, epoch, records)
 
     def find_agents(self, cluster: str, epoch: str, ids: Iterable[str]) -> npt.NDArray[np.uint32]:
-        """Indices of those of `ids` that have one. Raises RecordLost."""
+        """Return the indices of the known agents of `ids`. Raises RecordLostError."""
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.agents)
         if roster.epoch != epoch:
-            raise RecordLostError(f"cluster {cluster}: the record was made anew")
+            raise RecordLostError(f"cluster {cluster}: the record was rebuilt")
         indices = [roster.index[identity] for identity in ids if identity in roster.index]
         return np.array(indices, np.uint32)
 
     def intern_instances(
         self, cluster: str, epoch: str, records: Sequence[tuple[str, str, str]]
     ) -> npt.NDArray[np.uint32]:
-        """Indices of instances (id, kind, name); unknown ones join the roster. Raises RecordLost."""
+        """Return the indices of instances (id, kind, name); unknown ones are added to the roster.
+
+        Raises RecordLostError.
+        """
         keys = self.keys(cluster)
         indices = self._rosters.intern(keys.epoch, keys.instances, epoch, records)
         if len(indices) and int(indices.max()) > _MAX_INSTANCES:
-            raise StateError(f"cluster {cluster}: more than {_MAX_INSTANCES} instances were ever seen")
+            raise StateError(f"cluster {cluster}: the record is full: more than {_MAX_INSTANCES:,} instances")
         return indices
 
     def instance_names(self, cluster: str) -> list[tuple[str, str, str]]:
-        """(id, kind, name) of all instances by index. Raises StateUnavailable."""
+        """Return (id, kind, name) of all instances by index. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.instances)
         return list(zip(roster.column(0), roster.column(1), roster.column(2), strict=True))
 
     def memory(self, cluster: str) -> Rows:
-        """The MEMORY column as it is kept. Raises StateUnavailable."""
+        """Return the MEMORY column. Raises StateUnavailableError."""
         with map_redis_errors():
             reply = self.redis.get(self.keys(cluster).memory)
         blob = reply if isinstance(reply, bytes) else b""
         return rows_of(blob, MEMORY, len(blob) // MEMORY.itemsize)
 
     def agent_ids(self, cluster: str) -> tuple[list[str], list[str]]:
-        """Ids and names of all agents by index. Raises StateUnavailable."""
+        """Return ids and names of all agents by index. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.agents)
         return roster.column(0), roster.column(1)
 
     def feed(self, cluster: str, field_name: str) -> bytes:
-        """A feed's state as it is kept, to guard the write that follows. Raises StateUnavailable."""
+        """Return the stored state of a feed, to guard the next write. Raises StateUnavailableError."""
         with map_redis_errors():
             reply = self.redis.hget(self.keys(cluster).feeds, field_name)
         return reply if isinstance(reply, bytes) else b""
 
     def feeds(self, cluster: str) -> dict[str, bytes]:
-        """All feeds' states as they are kept: `presence`, or the instance index of a proxy. Raises StateUnavailable."""
+        """Return the stored feed states, by `presence` or instance index of a proxy. Raises StateUnavailableError."""
         with map_redis_errors():
             reply = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys(cluster).feeds))
         return {name.decode(): text for name, text in reply.items()}
 
     def heartbeats(self, cluster: str) -> bytes:
-        """The HEARTBEAT column as it is kept. Raises StateUnavailable."""
+        """Return the HEARTBEAT column. Raises StateUnavailableError."""
         with map_redis_errors():
             reply = self.redis.get(self.keys(cluster).heartbeats)
         return reply if isinstance(reply, bytes) else b""
 
     def tunnels(self, cluster: str, proxy: int, *, listing: bool = False) -> bytes:
-        """A proxy's TUNNEL rows as they are kept, or those of its unfinished full list. Raises StateUnavailable."""
+        """Return the TUNNEL rows of a proxy, or those of its unfinished full list. Raises StateUnavailableError."""
         keys = self.keys(cluster)
         with map_redis_errors():
             reply = self.redis.hget(keys.listings if listing else keys.tunnels, str(proxy))
         return reply if isinstance(reply, bytes) else b""
 
     def agents_to_query(self, cluster: str, proxies: Sequence[int]) -> dict[int, npt.NDArray[np.uint32]]:
-        """Agents to be asked through each of these proxies. Raises StateUnavailable."""
+        """Return the agents to ask through each of these proxies. Raises StateUnavailableError."""
         if not proxies:
             return {}
         with map_redis_errors():
@@ -205,8 +213,10 @@ class Writer:
         blobs = cast("list[bytes | None]", reply)
         return {proxy: np.frombuffer(blob, "<u4") for proxy, blob in zip(proxies, blobs, strict=True) if blob}
 
-    def write_agent_responses(self, cluster: str, epoch: str, responses: Mapping[int, AgentReportResponse]) -> None:
-        """Write what agents said of themselves, by agent index. Raises RecordLost, StateUnavailable."""
+    def write_agent_responses(
+        self, cluster: str, epoch: str, responses: Mapping[int, AgentReportResponse]
+    ) -> None:
+        """Write the reports of agents, by agent index. Raises RecordLostError, StateUnavailableError."""
         if not responses:
             return
         keys = self.keys(cluster)
@@ -229,9 +239,9 @@ class Writer:
         ended_at: float,
         tracked_counts: npt.NDArray[np.uint8] | None = None,
     ) -> bool:
-        """Write new HEARTBEAT rows with what the agents track, and end those of `ended` agents at `ended_at`.
+        """Write HEARTBEAT rows and tracked counts of agents, and expire the rows of `ended_agents` at `ended_at`.
 
-        Answers False, and writes nothing, when somebody else moved the feed on meanwhile.
+        Returns False and writes nothing when another process changed the feed meanwhile.
         """
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
@@ -243,21 +253,23 @@ class Writer:
         batch.write_rows(keys.heartbeats, 0, size, indices, rows.tobytes())
         # `expires_at` is the first field of a row.
         if tracked_counts is not None and len(indices):
-            # Without a new version: a round that writes an old value over it is put right by the next heartbeat.
+            # Without a new version: the next heartbeat corrects a round that overwrites the value with an old one.
             batch.pad(keys.memory, blank_rows(MEMORY, 1).tobytes(), int(indices.max()) + 1)
             offset = MEMORY.fields["tracked"][1] if MEMORY.fields else 0
             batch.write_rows(keys.memory, offset, MEMORY.itemsize, indices, tracked_counts.tobytes())
-        # An agent that was never heard of has no row to end: its index is beyond the column, or its row stays blank.
-        batch.write_rows(keys.heartbeats, 0, size, ended_agents, np.full(len(ended_agents), ended_at, "<f8").tobytes())
+        # An agent without any heartbeat has no row to expire: its index is beyond the column, or its row stays blank.
+        batch.write_rows(
+            keys.heartbeats, 0, size, ended_agents, np.full(len(ended_agents), ended_at, "<f8").tobytes()
+        )
         return self._run_batch(batch, keys)
 
     def write_tunnels(
         self, cluster: str, epoch: str, proxy: int, *, before: bytes, after: FeedState, rows: Rows | None
     ) -> bool:
-        """Write a proxy's TUNNEL rows (None: as they were) and its place in its feed.
+        """Write the TUNNEL rows of a proxy (None: unchanged) and the place in its feed.
 
-        While a full list is under way (`after.listing`) the rows wait beside, and the old ones stay in use.
-        Answers False, and writes nothing, when somebody else moved the feed on meanwhile.
+        While a full list is in progress (`after.listing`), new rows are kept separately and the old rows stay in use.
+        Returns False and writes nothing when another process changed the feed meanwhile.
         """
         assert rows is None or rows.dtype == TUNNEL, "rows of another column"
         keys = self.keys(cluster)
@@ -265,7 +277,9 @@ class Writer:
         batch.guard_field(keys.feeds, str(proxy), before)
         batch.add_command("HSET", keys.feeds, str(proxy), pack_feed(after))
         if rows is not None:
-            batch.add_command("HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes())
+            batch.add_command(
+                "HSET", keys.listings if after.listing else keys.tunnels, str(proxy), rows.tobytes()
+            )
             if not after.listing:
                 batch.add_command("HDEL", keys.listings, str(proxy))
         return self._run_batch(batch, keys)
@@ -273,13 +287,13 @@ class Writer:
     def write_feed(
         self, cluster: str, epoch: str, field_name: str, *, before: bytes, after: FeedState
     ) -> bool:
-        """Write only how fresh a feed is. Answers False when somebody else moved it on meanwhile."""
+        """Write only the freshness of a feed. Returns False when another process changed the feed meanwhile."""
         return self.write_feeds(cluster, epoch, {field_name: (before, after)})
 
     def write_feeds(self, cluster: str, epoch: str, feeds: Mapping[str, tuple[bytes, FeedState]]) -> bool:
-        """Write only how fresh feeds are, by name: (as it was kept, as it is now).
+        """Write only the freshness of feeds, by name: (stored state, new state).
 
-        Answers False, and writes nothing, when somebody else moved one of them on meanwhile.
+        Returns False and writes nothing when another process changed one of them meanwhile.
         """
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
@@ -297,7 +311,7 @@ class Writer:
         polls: Mapping[int, Poll] | None = None,
         probed_at: float | None = None,
     ) -> None:
-        """Write what resources and polls said, by instance index, and when a self-probe succeeded."""
+        """Write resources and polls by instance index, and the time of a successful self-probe."""
         keys = self.keys(cluster)
         batch = self._batch(keys, epoch)
         for index, resource in (resources or {}).items():
@@ -310,7 +324,7 @@ class Writer:
             self._run_batch(batch, keys)
 
     def set_retired(self, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool) -> None:
-        """Mark agents as retired by an operator, or as in use again. Raises RecordLost, StateError."""
+        """Mark agents as retired or as reinstated. Raises RecordLostError, StateError."""
 
         row_indices = np.array(sorted(set(indices)), np.uint32)
 
@@ -322,15 +336,14 @@ class Writer:
         self._change_memory(cluster, epoch, int(row_indices.max()) + 1 if len(row_indices) else 0, mark)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:
-        """Reconnects we asked for run until then, by agent id; of no other agent does one.
+        """Set until when requested reconnects run, by agent id; all other agents have none.
 
-        Ids that the record does not know are left out; nothing is written where it says so already. Raises RecordLost,
-        StateError.
+        Unknown ids are left out; unchanged agents are not written. Raises RecordLostError, StateError.
         """
         keys = self.keys(cluster)
         roster = self._rosters.read(keys.epoch, keys.agents)
         if not roster.epoch:
-            raise RecordLostError(f"cluster {cluster}: there is no record")
+            raise RecordLostError(f"cluster {cluster} has no record")
         until_by_index = {roster.index[agent]: at for agent, at in until.items() if agent in roster.index}
 
         def mark(memory: Rows) -> npt.NDArray[np.uint32]:
@@ -345,7 +358,7 @@ class Writer:
     def _change_memory(
         self, cluster: str, epoch: str, count: int, change: Callable[[Rows], npt.NDArray[np.uint32]]
     ) -> None:
-        """Have `change` change what is remembered, of `count` agents at least; it answers of whom it did."""
+        """Apply `change` to the memory of at least `count` agents; it returns the agents that it changed."""
         keys = self.keys(cluster)
         for _ in range(_MAX_ATTEMPTS):
             with map_redis_errors(), self.redis.pipeline(transaction=True) as pipe:
@@ -363,12 +376,12 @@ class Writer:
             batch.add_command("INCR", keys.memory_version)
             if self._run_batch(batch, keys):
                 return
-        raise StateError(f"cluster {cluster}: rounds kept changing what agents are remembered by")
+        raise StateError(f"cluster {cluster}: concurrent rounds kept changing the memory of agents")
 
     def commit(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> bool:
-        """Write a round's result, once.
+        """Write the result of a round, once.
 
-        Answers False, and writes nothing, when another round was concluded or the memory changed meanwhile.
+        Returns False and writes nothing when another round was concluded or the memory changed meanwhile.
         """
         keys = self.keys(cluster)
         batch = self._batch(keys, before.epoch)
@@ -406,7 +419,7 @@ class Writer:
         return True
 
     def _update_cache(self, cluster: str, before: ClusterRecord, conclusion: Conclusion) -> None:
-        """What we have just written need not be read again; the memory is, if it changed: its version is Redis's."""
+        """Cache written columns. A changed memory is read again: Redis assigns its version."""
         cache = self._caches.get(cluster)
         if cache is not None:
             newest = str(conclusion.header.round).encode()
@@ -414,17 +427,17 @@ class Writer:
             cache.versions = replace(cache.versions, verdicts=(before.epoch.encode(), newest))
 
     def has_outbox_entries(self, cluster: str) -> bool:
-        """Whether the database has not got all results yet. Raises StateUnavailable."""
+        """Return whether results of rounds wait for the database. Raises StateUnavailableError."""
         with map_redis_errors():
             return bool(self.redis.exists(self.keys(cluster).outbox))
 
     def read_outbox(self, cluster: str, count: int) -> list[bytes]:
-        """The oldest `count` results the database has not got yet. Raises StateUnavailable."""
+        """Return the oldest `count` results that wait for the database. Raises StateUnavailableError."""
         with map_redis_errors():
             return cast("list[bytes]", self.redis.lrange(self.keys(cluster).outbox, 0, count - 1))
 
     def remove_from_outbox(self, cluster: str, entry: bytes) -> None:
-        """The database has got this result. Raises StateUnavailable."""
+        """Remove a result that the database has stored. Raises StateUnavailableError."""
         with map_redis_errors():
             self.redis.lrem(self.keys(cluster).outbox, 1, entry)  # type: ignore[arg-type]  # bytes are a value too
 

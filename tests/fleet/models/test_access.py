@@ -9,13 +9,13 @@ from fleet.models.access import (
     ROLES,
     ClusterLimit,
     Permission,
+    can_write,
     create_roles,
     end_sessions,
-    set_role,
-    is_limited,
     has_permission,
-    can_write,
+    is_limited,
     log_clusters_of,
+    set_role,
 )
 
 pytestmark = pytest.mark.django_db

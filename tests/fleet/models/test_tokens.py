@@ -90,7 +90,7 @@ def test_token_is_found_while_the_database_takes_no_writes(
     token, secret = _make(owner)
     with database_read_only():
         assert find_token(secret, NOW) == token
-    assert f"the last use of the token {token.prefix} is not kept" in caplog.text
+    assert f"the last use of the token {token.prefix} was not stored" in caplog.text
     token.refresh_from_db()
     assert token.last_used_at is None
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet.monitoring.events import StateDelta, IncidentsChanged, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import IncidentsChanged, InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.publish import group_of, publish
 from fleet.vocabulary.verdicts import State
 

@@ -7,7 +7,13 @@ from collections import Counter
 import pytest
 
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import AgentSnapshot, CampaignAgentState, CampaignCounts, CampaignSettings, ProxySnapshot
+from fleet.vocabulary.campaigns import (
+    AgentSnapshot,
+    CampaignAgentState,
+    CampaignCounts,
+    CampaignSettings,
+    ProxySnapshot,
+)
 
 _PROXIES = {
     "a": ProxySnapshot("proxy-1", True),
@@ -32,15 +38,19 @@ def test_wrong_pace_is_named(name: str, wrong: object) -> None:
 @pytest.mark.parametrize("wrong", ["25:00", "1:60", "noon", "1440", "-1:00", "1:2:3"])
 def test_wrong_window_is_named(wrong: str) -> None:
     """Times of the day only."""
-    assert "time of the day" in campaigns.parse_campaign_settings({"window_from": wrong}).problems["window_from"]
+    assert "time of day" in campaigns.parse_campaign_settings({"window_from": wrong}).problems["window_from"]
 
 
 def test_pace_is_read() -> None:
     """What is left out has its default; what is unknown is named."""
     read = campaigns.parse_campaign_settings({"rate": "60", "window_from": "22:30", "window_to": "0"})
     assert not read.problems
-    assert (read.settings.rate, read.settings.window_from, read.settings.per_proxy) == (60, 1350, CampaignSettings().per_proxy)
-    assert campaigns.parse_campaign_settings({"speed": 1}).problems == {"speed": "there is no such field"}
+    assert (read.settings.rate, read.settings.window_from, read.settings.per_proxy) == (
+        60,
+        1350,
+        CampaignSettings().per_proxy,
+    )
+    assert campaigns.parse_campaign_settings({"speed": 1}).problems == {"speed": "unknown setting"}
 
 
 @pytest.mark.parametrize(
@@ -48,11 +58,11 @@ def test_pace_is_read() -> None:
     [
         (_agent("a"), ""),
         (_agent("c"), ""),
-        (_agent("a", "b"), "no other proxy"),
+        (_agent("a", "b"), "no other healthy proxy"),
         (_agent(), "no tunnel"),
-        (_agent("a", desired=2), "1 of 2"),
+        (_agent("a", desired=2), "1 of its 2"),
         (AgentSnapshot(frozenset("a"), 1, retired=True), "retired"),
-        (None, "not in the record"),
+        (None, "no longer in the fleet"),
     ],
 )
 def test_who_is_skipped(agent: AgentSnapshot | None, says: str) -> None:
@@ -68,7 +78,8 @@ def test_tunnel_to_leave() -> None:
     assert campaigns.choose_proxy_to_leave(_agent("a", "c"), _PROXIES, frozenset()) == "c"
     assert campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset("x")) == "a"
     spread = Counter(
-        campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset(), f"agent-{n}") for n in range(200)
+        campaigns.choose_proxy_to_leave(_agent("a", "b"), _PROXIES, frozenset(), f"agent-{n}")
+        for n in range(200)
     )
     assert min(spread["a"], spread["b"]) > 60
 
@@ -87,9 +98,13 @@ def test_tunnel_to_leave() -> None:
         ("ab", _agent("b", desired=2), 1, None),
     ],
 )
-def test_outcome(held: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None) -> None:
+def test_outcome(
+    held: str, agent: AgentSnapshot | None, age: float, state: CampaignAgentState | None
+) -> None:
     """Moved, not yet, or too late."""
-    found = campaigns.decide_agent_outcome(frozenset(held), "a", 100.0, agent, CampaignSettings(), 100.0 + age)
+    found = campaigns.decide_agent_outcome(
+        frozenset(held), "a", 100.0, agent, CampaignSettings(), 100.0 + age
+    )
     assert (found.state if found else None) is state
 
 
@@ -97,7 +112,9 @@ def test_admission_by_rate_and_canaries() -> None:
     """Canaries at once, then nobody until they are held, then the rate; a late step makes no burst."""
     pace = CampaignSettings(rate=60, canaries=2, hold=10)
 
-    def admit(counts: CampaignCounts, elapsed: float = 1.0, done_at: float | None = None, now: float = 100.0) -> int:
+    def admit(
+        counts: CampaignCounts, elapsed: float = 1.0, done_at: float | None = None, now: float = 100.0
+    ) -> int:
         return campaigns.admit(
             counts, pace, credit=0.0, elapsed_seconds=elapsed, canaries_finished_at=done_at, now=now
         ).count
@@ -127,10 +144,15 @@ def test_window(start: int, end: int, minute: int, inside: bool) -> None:
     assert campaigns.is_in_window(pace, minute * 60.0 + 86_400 * 3) is inside
     if not inside:
         held = campaigns.admit(
-            CampaignCounts(waiting=1), pace, credit=5, elapsed_seconds=1, canaries_finished_at=None, now=minute * 60.0
+            CampaignCounts(waiting=1),
+            pace,
+            credit=5,
+            elapsed_seconds=1,
+            canaries_finished_at=None,
+            now=minute * 60.0,
         )
         assert (held.count, held.credit) == (0, 0)
-        assert "outside its window" in held.wait_reason
+        assert "waiting for the time window" in held.wait_reason
 
 
 def test_abort() -> None:

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.vocabulary.changes import TRANSITIONS, ChangeKind, ChangeState, confirmation_requirements_of, confirmation_problems
+from fleet.vocabulary.changes import (
+    TRANSITIONS,
+    ChangeKind,
+    ChangeState,
+    confirmation_problems,
+    confirmation_requirements_of,
+)
 
 
 def test_every_state_has_followers_and_final_ones_only_undone() -> None:
@@ -23,7 +29,9 @@ def test_every_kind_has_a_label() -> None:
 )
 def test_asks_for_the_name_where_it_matters(agents: int, production: bool, typed: str) -> None:
     """Above a hundred agents, or on a production cluster."""
-    asked = confirmation_requirements_of(cluster="eu", agents=agents, production=production, second_approver=False)
+    asked = confirmation_requirements_of(
+        cluster="eu", agents=agents, production=production, second_approver=False
+    )
     assert asked.expected_name == typed
 
 

@@ -34,6 +34,6 @@ def test_kinds_are_ordered_by_strength() -> None:
 
 def test_key_of_the_console_is_told_from_others() -> None:
     """A cause may be named as it likes: the kind before the slash counts."""
-    assert is_console_cause(Cause(CauseKind.CONSOLE, "default", "the console").key)
+    assert is_console_cause(Cause(CauseKind.CONSOLE, "default", "Refloat monitoring").key)
     assert not is_console_cause(Cause(CauseKind.PROXY, "console/1", "console").key)
     assert not is_console_cause("")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from grpc_health.v1 import health_pb2
 
 from fleet.vocabulary.instances import (
+    CONNECTED_SICK_STATES,
     CUT_OFF_STATES,
     FAULT_STATES,
-    CONNECTED_SICK_STATES,
     LOST_STATES,
     READABLE_STATES,
     SICK_STATES,
@@ -21,6 +21,13 @@ def test_states_keep_their_numbers() -> None:
     """They are in the packed record."""
     assert [state.slug for state in sorted(InstanceState)] == [
         *("unknown", "ok", "silent", "unhealthy", "expired", "gone"),
+    ]
+
+
+def test_labels_are_words() -> None:
+    """People read words, not slugs."""
+    assert [state.label for state in sorted(InstanceState)] == [
+        *("unknown", "OK", "not responding", "unhealthy", "expired", "deregistered"),
     ]
 
 

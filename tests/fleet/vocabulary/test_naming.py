@@ -5,7 +5,11 @@ from fleet.vocabulary.naming import natural_sort_key
 
 def test_names_are_ordered_as_people_count() -> None:
     """The second of ten comes before the tenth."""
-    assert sorted(["proxy-10", "proxy-2", "proxy-1"], key=natural_sort_key) == ["proxy-1", "proxy-2", "proxy-10"]
+    assert sorted(["proxy-10", "proxy-2", "proxy-1"], key=natural_sort_key) == [
+        "proxy-1",
+        "proxy-2",
+        "proxy-10",
+    ]
 
 
 def test_name_of_thousands_of_digits_is_ordered() -> None:

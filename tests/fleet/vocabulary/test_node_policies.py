@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, PolicyValue
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, Source
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 
@@ -10,7 +10,8 @@ from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 def test_accepted_is_what_the_file_says() -> None:
     """What comes from elsewhere after a restart was not accepted over the network."""
     ttl = PolicyReport(
-        PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT), PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.FILE)
+        PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT),
+        PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.FILE),
     )
     close = PolicyValue(HTTP_CLOSE_VARIABLE, "true", Source.ENVIRONMENT)
     found = {AUTH_TTL_VARIABLE: ttl, HTTP_CLOSE_VARIABLE: PolicyReport(close, close)}
@@ -31,13 +32,16 @@ def test_how_it_differs_from_what_is_wanted() -> None:
     assert "is still 60s" in _report(file, ten).describe_drift({})
     assert _report(ten, None).describe_drift({}) == ""
     assert "is 1m (env), not 10m" in _report(environment, ten).describe_drift({})
-    assert "does not say" in _report(ten, ten).describe_drift({HTTP_CLOSE_VARIABLE: "true"})
+    assert "does not report" in _report(ten, ten).describe_drift({HTTP_CLOSE_VARIABLE: "true"})
 
 
 def test_what_it_runs_with_once_that_is_accepted() -> None:
     """The command line wins; unset, what is beneath the file comes back."""
     ten = PolicyValue(AUTH_TTL_VARIABLE, "10m", Source.DEFAULT)
-    file, flag = PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE), PolicyValue(AUTH_TTL_VARIABLE, "5s", Source.FLAG)
+    file, flag = (
+        PolicyValue(AUTH_TTL_VARIABLE, "60s", Source.FILE),
+        PolicyValue(AUTH_TTL_VARIABLE, "5s", Source.FLAG),
+    )
     assert PolicyReport(file, file, ten).text_with_desired("2m") == "2m"
     assert PolicyReport(file, file, ten).text_with_desired("") == "10m"
     assert PolicyReport(file, file).text_with_desired("") == ""

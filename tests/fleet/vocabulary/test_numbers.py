@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fleet.vocabulary.numbers import number_field, ranges_of, parse_numbers
+from fleet.vocabulary.numbers import number_field, parse_numbers, ranges_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def test_number_in_its_range_is_read(text: object, value: int) -> None:
 @pytest.mark.parametrize("text", ["0", "11", "", "1.5", "-1", "²", None, "9" * 10])
 def test_other_texts_are_problems(text: object) -> None:
     """The problem has the range."""
-    assert parse_numbers({"rate": text}, Settings) == ({}, {"rate": "write a whole number from 1 to 10"})
+    assert parse_numbers({"rate": text}, Settings) == ({}, {"rate": "enter a whole number from 1 to 10"})
 
 
 def test_reader_of_a_field_without_a_range() -> None:
@@ -43,6 +43,9 @@ def test_reader_of_a_field_without_a_range() -> None:
             raise ValueError("write something")
         return len(text)
 
-    assert parse_numbers({"start": "abc", "rate": "2"}, Settings, start=length) == ({"start": 3, "rate": 2}, {})
+    assert parse_numbers({"start": "abc", "rate": "2"}, Settings, start=length) == (
+        {"start": 3, "rate": 2},
+        {},
+    )
     assert parse_numbers({"start": ""}, Settings, start=length) == ({}, {"start": "write something"})
-    assert parse_numbers({"start": "abc"}, Settings) == ({}, {"start": "there is no such field"})
+    assert parse_numbers({"start": "abc"}, Settings) == ({}, {"start": "unknown setting"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.vocabulary import rollouts
-from fleet.vocabulary.rollouts import StepAction, InstanceProbe, RolloutStepState, RolloutSettings
+from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutStepState, StepAction
 
 
 @pytest.mark.parametrize("name", list(rollouts.RANGES))
@@ -31,15 +31,27 @@ def test_terms_are_read() -> None:
         (RolloutStepState.RESTARTING, 90, InstanceProbe(error="refused"), StepAction.FAIL),
         (RolloutStepState.RESTARTING, 1, InstanceProbe("new", has_desired_values=True), StepAction.CHECK),
         (RolloutStepState.RESTARTING, 1, InstanceProbe("new"), StepAction.FAIL),
-        (RolloutStepState.CHECKING, 1, InstanceProbe("new", has_desired_values=True, serving=True), StepAction.NOTHING),
-        (RolloutStepState.CHECKING, 5, InstanceProbe("new", has_desired_values=True, serving=True), StepAction.FINISH),
+        (
+            RolloutStepState.CHECKING,
+            1,
+            InstanceProbe("new", has_desired_values=True, serving=True),
+            StepAction.NOTHING,
+        ),
+        (
+            RolloutStepState.CHECKING,
+            5,
+            InstanceProbe("new", has_desired_values=True, serving=True),
+            StepAction.FINISH,
+        ),
         (RolloutStepState.CHECKING, 5, InstanceProbe("new", has_desired_values=True), StepAction.NOTHING),
         (RolloutStepState.CHECKING, 90, InstanceProbe("new", has_desired_values=True), StepAction.FAIL),
     ],
 )
 def test_following(state: RolloutStepState, waited: float, seen: InstanceProbe, move: StepAction) -> None:
     """What comes next, by what is seen and for how long."""
-    found = rollouts.decide_next_step(state, since=100.0, run_id="old", probe=seen, settings=RolloutSettings(), now=100.0 + waited)
+    found = rollouts.decide_next_step(
+        state, since=100.0, run_id="old", probe=seen, settings=RolloutSettings(), now=100.0 + waited
+    )
     assert found.action is move
     assert (move is StepAction.FAIL) <= bool(found.detail)
 
@@ -49,8 +61,10 @@ def test_turns() -> None:
     waiting, ok, busy = RolloutStepState.WAITING, RolloutStepState.OK, RolloutStepState.CHECKING
     assert rollouts.choose_steps_to_start([waiting] * 3, RolloutSettings(), [])[0] == (0,)
     assert rollouts.choose_steps_to_start([ok, busy, waiting], RolloutSettings(), [])[0] == ()
-    assert rollouts.choose_steps_to_start([ok, busy, waiting, waiting], RolloutSettings(at_once=3), [])[0] == (2, 3)
+    assert rollouts.choose_steps_to_start([ok, busy, waiting, waiting], RolloutSettings(at_once=3), [])[
+        0
+    ] == (2, 3)
     places, waits_for = rollouts.choose_steps_to_start([waiting], RolloutSettings(), ["auth-2"])
     assert places == ()
-    assert "auth-2 is well" in waits_for
+    assert "auth-2 to become healthy" in waits_for
     assert rollouts.choose_steps_to_start([ok], RolloutSettings(), []) == ((), "")

@@ -20,13 +20,16 @@ def test_states_keep_their_numbers_and_slugs() -> None:
 def test_labels_are_words() -> None:
     """People read words, not slugs."""
     assert State.AT_RISK.label == "at risk"
+    assert [state.label for state in (State.WORKING, State.NEVER, State.EXCESS)] == [
+        *("reconnecting", "never connected", "excess tunnels"),
+    ]
 
 
 def test_verdicts_are_read_as_people_write_them() -> None:
     """Hyphens and capitals are no error; a word that is no verdict is, with the list of those there are."""
     assert State.read(" At-Risk") is State.AT_RISK
     with pytest.raises(
-        ValueError, match="no state 'calm'; the states are: unknown, retired, never, stranded"
+        ValueError, match=r"Unknown state 'calm'\. Use one of: unknown, retired, never, stranded"
     ):
         State.read("calm")
 

@@ -1,4 +1,4 @@
-"""The verdict table, row by row and reason by reason: docs/verdicts.md."""
+"""The verdict table, row by row and reason by reason: docs/reference/verdicts.md."""
 
 from __future__ import annotations
 
@@ -353,6 +353,6 @@ def test_classify_sentence_names_the_cause_and_what_it_waits_for() -> None:
     verdict = classify(agent(), fleet(auth_1=UNHEALTHY), NOW)
     assert verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS
     assert verdict.sentence == (
-        "Its auth auth-1 is unhealthy and will not renew its resource. "
-        "With pick_first it keeps that connection: only if auth-1 recovers."
+        "The agent's auth auth-1 is unhealthy and does not renew the agent's resource. "
+        "The agent recovers only when auth-1 does: with pick_first it keeps the connection."
     )

@@ -80,7 +80,7 @@ def test_backend_is_the_cause_when_all_auths_are_sick() -> None:
     """The same as of agents behind those auths; nobody moves."""
     frame = prepare_frame(fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, proxy_1={**UNHEALTHY, **THROUGH}), NOW)
     assert frame.dependencies == {PROXY_1: Dependency(BACKEND_CAUSE, None)}
-    assert frame.cause_clause(PROXY_1) == "all auth servers fell sick together"
+    assert frame.cause_clause(PROXY_1) == "all auths failed together"
 
 
 @pytest.mark.parametrize(("ttl", "moves_at"), [(10.0, MOVES_AT), (600.0, NOW - 2 + 60 + 360)])
@@ -114,8 +114,8 @@ def test_agents_on_a_proxy_behind_a_sick_auth() -> None:
     )
     assert (verdict.recovery, verdict.recovers_at) == (Recovery.BY_ITSELF, MOVES_AT)
     assert verdict.sentence == (
-        "Every live tunnel of it ends at a sick proxy: proxy-1 is unhealthy because auth-1, through which it "
-        "heartbeats, is unhealthy. It will recover by itself."
+        "No proxy that the agent is connected to is OK: proxy-1 is unhealthy because its auth auth-1 "
+        "is unhealthy. The agent recovers automatically."
     )
 
 
@@ -125,7 +125,9 @@ def test_agents_with_nowhere_to_go_wait_for_the_auth() -> None:
     seen = fleet(auth_1=since(NOW - 60, UNHEALTHY), proxy_1=late, proxy_2=late)
     verdict = classify(agent(heartbeat=ELSEWHERE, last_auth=AUTH_2), seen, NOW)
     assert (verdict.cause, verdict.recovery) == ("uuid-auth-1", Recovery.ONLY_IF_CAUSE_RECOVERS)
-    assert verdict.sentence.endswith("There is no healthy one to go to: only if auth-1 recovers.")
+    assert verdict.sentence.endswith(
+        "The agent recovers only when auth-1 does: no other instance is available."
+    )
 
 
 def test_agents_with_nowhere_to_go_wait_for_the_backend() -> None:
@@ -134,8 +136,8 @@ def test_agents_with_nowhere_to_go_wait_for_the_backend() -> None:
     stranded = agent(heartbeat=None, last_auth=None, tunnels=(), lost_at=NOW - 2)
     verdict = classify(stranded, seen, NOW)
     assert (verdict.state, verdict.cause) == (State.STRANDED, "backend/default")
-    assert verdict.sentence.endswith("It will be back only when the backend is.")
-    assert "because all auth servers fell sick together" in verdict.sentence
+    assert verdict.sentence.endswith("The agent recovers only when the backend does.")
+    assert "because all auths failed together" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -144,11 +146,11 @@ def test_agents_with_nowhere_to_go_wait_for_the_backend() -> None:
         (
             SICK,
             (
-                "proxy-1 answers, but says NOT_SERVING and its /readyz is 503: auth-1, through which it heartbeats, "
+                "proxy-1 responds, but reports NOT_SERVING and /readyz returns 503: its auth auth-1 "
                 "is unhealthy."
             ),
         ),
-        ({**EXPIRED, **THROUGH}, "proxy-1 expired: auth-1, through which it heartbeats, is unhealthy."),
+        ({**EXPIRED, **THROUGH}, "proxy-1 has expired: its auth auth-1 is unhealthy."),
     ],
 )
 def test_sentence_of_the_proxy(proxy: Facts, sentence: str) -> None:

@@ -8,12 +8,12 @@ from fleet.monitoring.classify.destination_health import (
     find_degraded_instances,
     health_of,
     health_sentence,
-    probe_outcome_of,
     preference_key_of,
+    probe_outcome_of,
     update_watch,
 )
 from fleet.monitoring.evidence import Timing
-from fleet.protocol.destination.health import LITERAL_SETTINGS, Health, ProbeOutcome, HealthReason
+from fleet.protocol.destination.health import LITERAL_SETTINGS, Health, HealthReason, ProbeOutcome
 from fleet.protocol.destination.instance_status import EMPTY_STATUS, InstanceStatus
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, ServingStatus
 from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
@@ -51,7 +51,11 @@ def after(events: str, *, address: str = "h:1", said: InstanceStatus | None = EM
     ],
 )
 def test_outcome_of_a_poll(
-    reached: bool, serving: ServingStatus | None, readyz: int | None, said: InstanceStatus, outcome: ProbeOutcome
+    reached: bool,
+    serving: ServingStatus | None,
+    readyz: int | None,
+    said: InstanceStatus,
+    outcome: ProbeOutcome,
 ) -> None:
     """Draining is no matter of health; whoever is not well is not merely degraded."""
     assert probe_outcome_of(is_reached=reached, serving_status=serving, readyz=readyz, status=said) is outcome
@@ -85,12 +89,22 @@ def test_another_address_is_another_destination() -> None:
 
 def test_what_it_said_stands_while_it_does_not_answer() -> None:
     """Draining is not taken back by a timeout, and is since when it was first seen."""
-    watch = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0)
+    watch = update_watch(
+        INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=1.0
+    )
     watch = update_watch(watch, ProbeOutcome.FAILURE, None, address="h:1", at=2.0)
-    watch = update_watch(watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0)
+    watch = update_watch(
+        watch, ProbeOutcome.DEGRADED, InstanceStatus("busy", "kernel"), address="h:1", at=3.0
+    )
     assert watch.drain_request is not None
-    assert (watch.drain_request.reason, watch.drain_request.at, watch.degraded_reason) == ("kernel", 1.0, "busy")
-    assert update_watch(watch, ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:1", at=4.0).drain_request is None
+    assert (watch.drain_request.reason, watch.drain_request.at, watch.degraded_reason) == (
+        "kernel",
+        1.0,
+        "busy",
+    )
+    assert (
+        update_watch(watch, ProbeOutcome.SUCCESS, EMPTY_STATUS, address="h:1", at=4.0).drain_request is None
+    )
 
 
 def test_degraded_ones_by_index() -> None:
@@ -106,8 +120,10 @@ def test_degraded_ones_by_index() -> None:
 
 def test_sentences_say_why() -> None:
     """Its own word when that is why; nothing when all is well."""
-    own = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0)
-    assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 says that it is degraded: disk full."
+    own = update_watch(
+        INITIAL_WATCH, ProbeOutcome.DEGRADED, InstanceStatus("disk full"), address="h:1", at=1.0
+    )
+    assert health_sentence(facts(own), Health.DEGRADED) == "proxy-0 reports that it is degraded: disk full."
     assert "the first probe failed" in health_sentence(facts(after("F")), Health.UNHEALTHY)
     assert health_sentence(facts(after("S")), Health.HEALTHY) == ""
     assert health_sentence(facts(INITIAL_WATCH), Health.UNKNOWN) == ""
@@ -133,5 +149,7 @@ def test_preference_goes_by_health_and_draining() -> None:
 
 def test_polls_read_literally() -> None:
     """One that says that it is degraded at its first poll has not succeeded."""
-    watch = update_watch(INITIAL_WATCH, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS)
+    watch = update_watch(
+        INITIAL_WATCH, ProbeOutcome.DEGRADED, EMPTY_STATUS, address="h:1", at=1.0, settings=LITERAL_SETTINGS
+    )
     assert health_of(facts(watch), 2.0, TIMING) is Health.UNHEALTHY

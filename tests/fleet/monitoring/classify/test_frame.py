@@ -8,7 +8,7 @@ import pytest
 
 from fleet.monitoring.classify import classify, prepare_frame
 from fleet.monitoring.evidence import FeedFreshness
-from fleet.vocabulary.instances import PollAttempt, InstanceState
+from fleet.vocabulary.instances import InstanceState, PollAttempt
 from fleet.vocabulary.verdicts import State
 from tests.fakes.small_fleet import (
     AUTH_1,
@@ -86,7 +86,7 @@ def test_prepare_resource_expiry_needs_an_answer_or_a_frozen_list() -> None:
     frozen = fleet(presence=asked_before, auth_1=UNHEALTHY, auth_2=UNHEALTHY)
     verdict = classify(ran_out, frozen, NOW)
     assert verdict.state is State.STRANDED
-    assert "by prediction" in verdict.sentence
+    assert "predicted" in verdict.sentence
 
 
 def test_prepare_resource_expires_exactly_at_its_expiry() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.monitoring.classify import instance_sentence, instance_state
 from fleet.monitoring.classify.instances import sick_since
-from fleet.vocabulary.instances import PollAttempt, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import InstanceKind, InstanceState, PollAttempt, ServingStatus
 from tests.fakes.small_fleet import EXPIRED, GONE, NOW, OK, SILENT, TIMING, UNHEALTHY, UNPOLLED, instance
 
 FAILED_NOW = PollAttempt(NOW - 0.2, False, "refused")
@@ -51,7 +51,11 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
         {"attempts": (FAILED_NOW, PollAttempt(NOW - 1, True))},
         InstanceState.OK,
     ),
-    ("a good attempt after a failed one", {"attempts": (PollAttempt(NOW, True), FAILED_NOW)}, InstanceState.OK),
+    (
+        "a good attempt after a failed one",
+        {"attempts": (PollAttempt(NOW, True), FAILED_NOW)},
+        InstanceState.OK,
+    ),
     ("one failed attempt and nothing before", {**UNPOLLED, "attempts": (FAILED_NOW,)}, InstanceState.UNKNOWN),
     (
         "a failure, and one from before we paused",
@@ -100,11 +104,11 @@ def test_instance_sentence_says_what_is_wrong() -> None:
     """The sentence carries the error, the serving status and the code of readyz."""
     silent = instance(0, InstanceKind.AUTH, "auth-1", **SILENT)
     assert instance_sentence(silent, InstanceState.SILENT, NOW) == (
-        "auth-1 does not answer: the last two attempts failed (deadline exceeded)."
+        "auth-1 is not responding: the last two attempts failed (deadline exceeded)."
     )
     unhealthy = instance(0, InstanceKind.AUTH, "auth-1", **UNHEALTHY)
     assert instance_sentence(unhealthy, InstanceState.UNHEALTHY, NOW) == (
-        "auth-1 answers, but says NOT_SERVING and its /readyz is 503."
+        "auth-1 responds, but reports NOT_SERVING and /readyz returns 503."
     )
 
 

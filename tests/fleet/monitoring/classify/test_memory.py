@@ -102,7 +102,9 @@ def test_remember_changes_nothing_in_place_and_grows() -> None:
 
 def after_round(rows: Tunnels, facts: Mapping[str, Any], feed: FeedFreshness) -> npt.NDArray[np.void]:
     """Remember an agent of proxy-1 through a round in which proxy-1 is as described."""
-    frame = prepare_frame(fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW)
+    frame = prepare_frame(
+        fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW
+    )
     first = update_memory(empty_memory(1), empty_heartbeats(1), *tunnels([(0, PROXY_1)]), NOW - 60).memory
     return update_memory(first, empty_heartbeats(1), *rows, NOW, frame).memory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.classify import find_changed_agents, count_states, evidence_of
+from fleet.monitoring.classify import count_states, evidence_of, find_changed_agents
 from fleet.monitoring.columns import (
     DISAGREEMENT_SHIFT,
     HAD_TUNNEL,

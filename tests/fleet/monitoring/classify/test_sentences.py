@@ -10,74 +10,74 @@ from fleet.monitoring.classify import classify
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from tests.fakes.small_fleet import NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, agent, fleet, heartbeat
 
-BY_ITSELF = " It will recover by itself."
+BY_ITSELF = " The agent recovers automatically."
 
 
 @pytest.mark.parametrize(
     ("who", "where", "sentence"),
     [
-        (agent(), fleet(), "It is reachable through proxy-1, and auth-1 lists it."),
+        (agent(), fleet(), "The agent is reachable through proxy-1, and auth-1 receives its heartbeats."),
         (
             agent(),
             fleet(proxy_1=SILENT),
-            "It has no live tunnel: proxy-1 does not answer." + BY_ITSELF,
+            "The agent has no live tunnel: proxy-1 is not responding." + BY_ITSELF,
         ),
         (
             agent(),
             fleet(proxy_1=UNHEALTHY),
-            "Every live tunnel of it ends at a sick proxy: proxy-1 is unhealthy." + BY_ITSELF,
+            "No proxy that the agent is connected to is OK: proxy-1 is unhealthy." + BY_ITSELF,
         ),
         (
             agent(heartbeat=heartbeat(expires_at=NOW - 1)),
             fleet(auth_1=UNHEALTHY),
             (
-                "Its resource expired: its auth auth-1 is unhealthy. "
-                "With pick_first it keeps that connection: only if auth-1 recovers."
+                "The agent's resource has expired: its auth auth-1 is unhealthy. "
+                "The agent recovers only when auth-1 does: with pick_first it keeps the connection."
             ),
         ),
         (
             agent(),
             fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY),
             (
-                "All auth servers fell sick together, so nobody renews its resource. "
-                "It will be back only when the backend is."
+                "All auths failed together, so no auth renews the agent's resource. "
+                "The agent recovers only when the backend does."
             ),
         ),
         (
             agent(heartbeat=heartbeat(mode=ReconnectMode.RECONNECT)),
             fleet(auth_1=UNHEALTHY),
             (
-                "Its auth auth-1 is unhealthy and will not renew its resource. "
-                "Without health checks it keeps that connection: only if auth-1 recovers."
+                "The agent's auth auth-1 is unhealthy and does not renew the agent's resource. "
+                "The agent recovers only when auth-1 does: without health checks it keeps the connection."
             ),
         ),
         (
             agent(),
             fleet(proxy_1=SILENT, proxy_2=UNHEALTHY),
             (
-                "It has no live tunnel: proxy-1 does not answer. "
-                "There is no healthy one to go to: only if proxy-1 recovers."
+                "The agent has no live tunnel: proxy-1 is not responding. "
+                "The agent recovers only when proxy-1 does: no other instance is available."
             ),
         ),
         (
             agent(heartbeat=heartbeat(via_proxy=PROXY_2)),
             fleet(proxy_2=SILENT),
-            "Its auth connection goes through proxy-2, which does not answer." + BY_ITSELF,
+            "The agent's auth connection goes through proxy-2, which is not responding." + BY_ITSELF,
         ),
         (
             agent(heartbeat=heartbeat(claimed=2), tunnels=(PROXY_1, PROXY_2)),
             fleet(),
-            "It holds 2 tunnels, more than the 1 it wants.",
+            "The agent has 2 tunnels, but its desired count is 1.",
         ),
         (
             agent(heartbeat=heartbeat(desired=2)),
             fleet(),
-            "It wants 2 tunnels and has fewer.",
+            "The agent should have 2 tunnels to current proxies but has fewer.",
         ),
         (
             agent(heartbeat=None, last_auth=None),
             fleet(),
-            "proxy-1 has a tunnel of it, but no auth ever listed it.",
+            "The agent has a tunnel to proxy-1, but no auth has ever listed the agent.",
         ),
     ],
 )

@@ -14,9 +14,9 @@ from tests.fakes.small_fleet import EXPIRED, GONE, NOW, PROXY_1, PROXY_2, SILENT
 
 def proxy(facts: dict[str, Any], feed: FeedFreshness = FeedFreshness(NOW, NOW)) -> InstanceCondition:  # noqa: B008
     """Stand proxy-1 in the small fleet."""
-    return prepare_frame(fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW).conditions[
-        PROXY_1
-    ]
+    return prepare_frame(
+        fleet(proxy_1=facts, tunnels={PROXY_1: feed, PROXY_2: FeedFreshness(NOW, NOW)}), NOW
+    ).conditions[PROXY_1]
 
 
 @pytest.mark.parametrize(

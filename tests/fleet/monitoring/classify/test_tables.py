@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fleet.monitoring.classify import prepare_frame
-from fleet.monitoring.classify.tables import CUT_OFF, DEGRADED, DESIRED, FEED_FRESH, KEEPS_CONNECTIONS, LIVE, SICK, UNREAD
+from fleet.monitoring.classify.tables import (
+    CUT_OFF,
+    DEGRADED,
+    DESIRED,
+    FEED_FRESH,
+    KEEPS_CONNECTIONS,
+    LIVE,
+    SICK,
+    UNREAD,
+)
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.vocabulary.instances import InstanceState
 from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEALTHY, fleet
@@ -11,7 +20,9 @@ from tests.fakes.small_fleet import AUTH_1, NOW, PROXY_1, PROXY_2, SILENT, UNHEA
 
 def test_tables_say_what_standings_say() -> None:
     """Flags, states and times are those of the standings."""
-    frame = prepare_frame(fleet(proxy_1=UNHEALTHY, proxy_2=SILENT, degraded_instances=frozenset({PROXY_1})), NOW)
+    frame = prepare_frame(
+        fleet(proxy_1=UNHEALTHY, proxy_2=SILENT, degraded_instances=frozenset({PROXY_1})), NOW
+    )
     tables = frame.tables
     assert tables.flags[PROXY_1] == SICK | LIVE | DESIRED | FEED_FRESH | KEEPS_CONNECTIONS | DEGRADED
     assert tables.flags[PROXY_2] == SICK | DESIRED | FEED_FRESH | CUT_OFF

@@ -9,7 +9,7 @@ import numpy as np
 from fleet.monitoring.classify import classify_columns, prepare_frame, update_memory
 from fleet.monitoring.columns import empty_heartbeats, empty_memory
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, ReconnectMode, Timing
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
 from tests.fakes.small_fleet import AUTH_1, AUTH_2, NOW, PROXY_1, PROXY_2, UNPOLLED, instance
 

@@ -12,9 +12,16 @@ from redis import Redis
 from fleet.models import Agent, Cluster, Instance, InstanceTransition, Transition
 from fleet.monitoring.columns import HAD_TUNNEL, RETIRED
 from fleet.monitoring.history import store
-from fleet.monitoring.history.store import prune, load_record_seed, flush_outbox
+from fleet.monitoring.history.store import flush_outbox, load_record_seed, prune
 from fleet.monitoring.state.connect import connect
-from fleet.monitoring.state.outbox import BACKEND, CLUSTER, INSTANCE_TRANSITION, TRANSITION, RoundChanges, pack_round_changes
+from fleet.monitoring.state.outbox import (
+    BACKEND,
+    CLUSTER,
+    INSTANCE_TRANSITION,
+    TRANSITION,
+    RoundChanges,
+    pack_round_changes,
+)
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, State
@@ -37,7 +44,9 @@ def owe(writer: Writer, number: int, changes: Sequence[tuple[int, int, State, St
     rows = np.array(
         [(agent, cause, old, new, reason) for agent, cause, old, new, reason in changes], TRANSITION
     )
-    owed = RoundChanges(round=number, at=AS_OF + number, transitions=rows, changed_agents=np.arange(3, dtype=np.uint32))
+    owed = RoundChanges(
+        round=number, at=AS_OF + number, transitions=rows, changed_agents=np.arange(3, dtype=np.uint32)
+    )
     writer.redis.rpush(writer.keys("default").outbox, pack_round_changes(owed))
 
 

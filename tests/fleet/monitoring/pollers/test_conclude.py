@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from fleet.monitoring.columns import NO_INSTANCE
-from fleet.monitoring.events import StateDelta, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import CommittedRound, conclude
 from fleet.monitoring.publish import message_of
@@ -64,7 +64,11 @@ def test_every_target_fails_and_one_answers_again(writer: Writer) -> None:
         silent = [-1, 0, 1] if number in (3, 4) else []
         polled.see([[0], [1]], now=NOW + number, agents=2, silent=silent)
         finish(writer, number)
-    turns = [turn for blob in writer.read_outbox("default", 10) for turn in unpack_round_changes(blob).instances.tolist()]
+    turns = [
+        turn
+        for blob in writer.read_outbox("default", 10)
+        for turn in unpack_round_changes(blob).instances.tolist()
+    ]
     assert [(old, new) for index, old, new in turns if index == CLUSTER] == [
         (InstanceState.UNKNOWN, InstanceState.OK),
         (InstanceState.OK, InstanceState.SILENT),
@@ -118,7 +122,11 @@ def test_self_probe_that_fails_for_long(writer: Writer) -> None:
     done = finish(writer, 1)
     assert done.header.counts[State.UNKNOWN] == 2
     # What fails may be our own network: the history says that we do not know.
-    turned = [turn for blob in writer.read_outbox("default", 10) for turn in unpack_round_changes(blob).instances.tolist()]
+    turned = [
+        turn
+        for blob in writer.read_outbox("default", 10)
+        for turn in unpack_round_changes(blob).instances.tolist()
+    ]
     assert not turned
 
 

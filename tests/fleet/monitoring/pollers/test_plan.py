@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.plan import Shard, select_list_auths, find_admin_addresses, plan_shards
+from fleet.monitoring.pollers.plan import Shard, find_admin_addresses, plan_shards, select_list_auths
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 from fleet.vocabulary.watch import InstanceWatch
 
 NOW = 1000.0

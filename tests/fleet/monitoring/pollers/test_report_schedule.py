@@ -32,7 +32,9 @@ def ask(
     agents = np.array([agent for agent, _ in tunnels], np.uint32)
     proxies = np.array([proxy for _, proxy in tunnels], np.uint16)
     column = np.array(states, np.uint8)
-    found = select_agents(column, agents, proxies, asked or told(), number=number, now=100.0, interval=interval)
+    found = select_agents(
+        column, agents, proxies, asked or told(), number=number, now=100.0, interval=interval
+    )
     return {proxy: sorted(chosen.tolist()) for proxy, chosen in found.items()}
 
 

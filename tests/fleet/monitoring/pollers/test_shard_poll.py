@@ -4,7 +4,7 @@ import time
 
 from fleet.monitoring.pollers.shard_poll import PollResult, query_source
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.source import EvidenceSource, SourceContext, PollTarget
+from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 

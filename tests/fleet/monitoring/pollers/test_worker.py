@@ -123,7 +123,7 @@ def test_polls_make_destination_health(fleet: Fleet) -> None:
     fleet.poll()
     facts = fleet.facts("proxy-1")
     assert health() is Health.DEGRADED
-    assert health_sentence(facts, health()) == "proxy-1 says that it is degraded: busy."
+    assert health_sentence(facts, health()) == "proxy-1 reports that it is degraded: busy."
     assert facts.watch.drain_request is not None
     assert facts.watch.drain_request.reason == "kernel update"
     record = fleet.writer.load(CLUSTER)
@@ -379,7 +379,7 @@ def test_proxy_that_heartbeats_through_a_sick_auth(fleet: Fleet, reader: Reader)
     conclude(fleet.writer, CLUSTER, fleet.round, now=time.time(), timing=TIMING, clock=time.monotonic)
     views = {view.facts.name: view for view in reader.instances(CLUSTER, time.time())}
     assert (views["proxy-1"].cause, views["proxy-2"].cause) == ("auth-1-id", "")
-    assert views["proxy-1"].sentence.endswith(": auth-1, through which it heartbeats, is unhealthy.")
+    assert views["proxy-1"].sentence.endswith(": its auth auth-1 is unhealthy.")
     assert (views["auth-1"].proxies, views["auth-2"].proxies) == (("proxy-1",), ())
 
 
@@ -425,4 +425,4 @@ def test_agents_asked_through_their_tunnels(fleet: Fleet, reader: Reader) -> Non
     assert told.instances[told.report_response.proxy].facts.name == "proxy-1"
     assert (told.view.state, mute.view.state) == (State.HEALTHY, State.DEGRADED)
     assert mute.report_response is not None
-    assert mute.report_response.error.startswith("what the agent says of itself cannot be read")
+    assert mute.report_response.error.startswith("the agent report is invalid")

@@ -7,7 +7,7 @@ import pytest
 
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.changes import FeedChanges, read_changes
-from fleet.monitoring.sources.source import SourceContext, PollTarget
+from fleet.monitoring.sources.source import PollTarget, SourceContext
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 

@@ -72,5 +72,5 @@ async def test_unknown_source_is_refused(server: tuple[grpc.aio.Server, str]) ->
     fleet_pb2_grpc.add_NodePoliciesServicer_to_server(answering, server[0])
     await server[0].start()
     async with channel_to(server[1]) as channel:
-        with pytest.raises(SourceError, match="cannot be read"):
+        with pytest.raises(SourceError, match="the policy report is invalid"):
             await read_policies(channel, timeout=30)

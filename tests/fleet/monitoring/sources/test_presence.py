@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.presence import list_agents, list_instances, listed_instance, listed_agent
+from fleet.monitoring.sources.presence import list_agents, list_instances, listed_agent, listed_instance
 from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
@@ -93,7 +93,7 @@ async def test_instances_when_time_runs_out_between_pages(auth: FakeAuth, connec
     """A list without its last page is none: whom it does not name would count as deregistered."""
     auth.proxies = [auth.resource(60.0), auth.resource(70.0)]
     left = iter([5.0, 5.0, 0.0])
-    with pytest.raises(SourceError, match="no time is left") as failed:
+    with pytest.raises(SourceError, match="timed out before the next page") as failed:
         await list_instances(question(connections, auth, left=lambda: next(left)))
     assert failed.value.has_response
 

@@ -30,8 +30,8 @@ def test_sources_of_one_name_are_the_same_evidence() -> None:
 
 
 async def test_module_of_the_how_to_asks(tmp_path: Path, proxy: FakeProxy, connections: Connections) -> None:
-    """The source that docs/howto/add-an-evidence-source.md shows is one that works."""
-    text = (ROOT / "docs/howto/add-an-evidence-source.md").read_text()
+    """The source that docs/how-to/add-an-evidence-source.md shows is one that works."""
+    text = (ROOT / "docs/how-to/add-an-evidence-source.md").read_text()
     module = tmp_path / "build.py"
     module.write_text(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0])
     source: EvidenceSource[str] = runpy.run_path(str(module))["BUILD"]

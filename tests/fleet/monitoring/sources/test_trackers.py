@@ -21,8 +21,8 @@ async def test_agent_answers_through_its_tunnel(proxy: FakeProxy, connections: C
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ("nonsense", "what the agent says of itself cannot be read: the document: Invalid JSON"),
-        ('{"agent_id": "b"}', "another agent answered: 'b'"),
+        ("nonsense", "the agent report is invalid: the document: Invalid JSON"),
+        ('{"agent_id": "b"}', "another agent responded: 'b'"),
     ],
 )
 async def test_no_answer_that_can_be_used(

@@ -5,7 +5,13 @@ import numpy as np
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, MEMORY
 from fleet.monitoring.evidence import ReconnectMode
-from fleet.monitoring.state.agent_reports import overlay_reports, pack_agent_response, pack_report_row, report_rows_of, unpack_agent_response
+from fleet.monitoring.state.agent_reports import (
+    overlay_reports,
+    pack_agent_response,
+    pack_report_row,
+    report_rows_of,
+    unpack_agent_response,
+)
 from fleet.monitoring.state.codec import blank_rows
 
 REPORT = parse_agent_report(
@@ -17,7 +23,10 @@ REPORT = parse_agent_report(
 
 def test_answer_kept_and_read() -> None:
     """With a report, and without one."""
-    for answer in (AgentReportResponse(10.5, 3, REPORT), AgentReportResponse(10.5, 3, None, "unavailable: the agent went away")):
+    for answer in (
+        AgentReportResponse(10.5, 3, REPORT),
+        AgentReportResponse(10.5, 3, None, "unavailable: the agent went away"),
+    ):
         assert unpack_agent_response(pack_agent_response(answer).encode()) == answer
 
 
@@ -37,7 +46,11 @@ def test_overlay_what_is_newer_than_the_heartbeat() -> None:
     after, remembered = overlay_reports(heartbeats, memory, told)
     assert after["desired"].tolist() == [255, 1, 1]
     assert after["claimed"].tolist() == [1, 0, 0]
-    assert after["mode"].tolist() == [ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST, ReconnectMode.PICK_FIRST]
+    assert after["mode"].tolist() == [
+        ReconnectMode.RECONNECT,
+        ReconnectMode.PICK_FIRST,
+        ReconnectMode.PICK_FIRST,
+    ]
     assert after["flags"].tolist() == [LIST_PARITY | HEALTH_CHECK, LIST_PARITY, LIST_PARITY]
     assert (after["policy_read_at"][0], after["ttl_seen"][0]) == (96.0, 2.5)
     assert remembered["tracked"].tolist() == [2, 0, 0]
@@ -54,7 +67,10 @@ def test_nothing_told_copies_nothing() -> None:
 
 def test_told_of_agents_beyond_the_columns() -> None:
     """An agent that the columns do not have yet is left out."""
-    kept = {b"0": pack_report_row(AgentReportResponse(1.0, 7, REPORT)), b"5": pack_report_row(AgentReportResponse(1.0, 7, REPORT))}
+    kept = {
+        b"0": pack_report_row(AgentReportResponse(1.0, 7, REPORT)),
+        b"5": pack_report_row(AgentReportResponse(1.0, 7, REPORT)),
+    }
     told = report_rows_of(kept, 3)
     assert told.agents.tolist() == [0]
     assert np.count_nonzero(told.rows["at"]) == 1

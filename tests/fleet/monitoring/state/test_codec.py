@@ -6,7 +6,7 @@ from fleet.monitoring.columns import HEARTBEAT, NO_INSTANCE, TUNNEL
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state import codec
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import PollAttempt, InstanceState, Poll, InstanceResource, ServingStatus
+from fleet.vocabulary.instances import InstanceResource, InstanceState, Poll, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 

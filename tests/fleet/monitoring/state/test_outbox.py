@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.monitoring.state.outbox import INSTANCE_TRANSITION, TRANSITION, RoundChanges, pack_round_changes, unpack_round_changes
+from fleet.monitoring.state.outbox import (
+    INSTANCE_TRANSITION,
+    TRANSITION,
+    RoundChanges,
+    pack_round_changes,
+    unpack_round_changes,
+)
 
 
 def _owed(agents: int, remembered: int, instances: int) -> RoundChanges:

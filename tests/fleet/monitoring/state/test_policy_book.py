@@ -7,7 +7,7 @@ from redis import Redis
 
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.policy_book import PolicyReportStore, open_policy_report_store, unpack_response
-from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, Source, PolicyValue
+from fleet.protocol.policies.env_policies import HTTP_CLOSE_VARIABLE, PolicyValue, Source
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse, PolicyReport
 
@@ -17,7 +17,8 @@ _REPORT = NodeReport(
         PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT), PolicyValue(AUTH_TTL_VARIABLE, "2m", Source.FILE),
         PolicyValue(AUTH_TTL_VARIABLE, "1m", Source.ENVIRONMENT),
     ), HTTP_CLOSE_VARIABLE: PolicyReport(
-        PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT), PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT)
+        PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT),
+        PolicyValue(HTTP_CLOSE_VARIABLE, "false", Source.DEFAULT),
     )},
 )  # fmt: skip
 

@@ -148,8 +148,12 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
 
     for proxy in (2, 3):
         feed = writer.feed("default", str(proxy))
-        after = FeedState(freshness=FeedFreshness(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9)
-        assert writer.write_tunnels("default", epoch, proxy, before=feed, after=after, rows=blank_rows(TUNNEL, 0))
+        after = FeedState(
+            freshness=FeedFreshness(attempted_at=AS_OF, answered_at=AS_OF), epoch="tunnels", revision=9
+        )
+        assert writer.write_tunnels(
+            "default", epoch, proxy, before=feed, after=after, rows=blank_rows(TUNNEL, 0)
+        )
     assert conclude(writer, STATES, as_of=later)
     assert reader.instances("default", later)[0].agents == 0
 
@@ -196,7 +200,11 @@ def test_agent_with_the_policy_of_its_heartbeat(writer: Writer, reader: Reader) 
     view = reader.agent(table, 0)
     assert (view.mode, view.health_check, view.policy_read_at) == (ReconnectMode.UNKNOWN, False, None)
     rows = table.heartbeats.copy()
-    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = ReconnectMode.RECONNECT, HEALTH_CHECK, AS_OF - 5
+    rows["mode"][0], rows["flags"][0], rows["policy_read_at"][0] = (
+        ReconnectMode.RECONNECT,
+        HEALTH_CHECK,
+        AS_OF - 5,
+    )
     rows["expires_at"][1] = 0
     reporting, silent = reader.agents(replace(table, heartbeats=rows), range(2))
     assert (reporting.mode, reporting.health_check, reporting.policy_read_at) == (

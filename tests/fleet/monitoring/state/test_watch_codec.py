@@ -15,10 +15,20 @@ from fleet.vocabulary.watch import INITIAL_WATCH, InstanceWatch
 def test_watch_is_kept_whole() -> None:
     """After each of several polls, and of none; through JSON."""
     watch = INITIAL_WATCH
-    for at, probe in enumerate((ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.FAILURE, ProbeOutcome.DEGRADED, ProbeOutcome.SUCCESS)):
+    for at, probe in enumerate(
+        (
+            ProbeOutcome.SUCCESS,
+            ProbeOutcome.FAILURE,
+            ProbeOutcome.FAILURE,
+            ProbeOutcome.DEGRADED,
+            ProbeOutcome.SUCCESS,
+        )
+    ):
         assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
         active = watch.active.after_probe(probe, 1_000.5 + at, RECOMMENDED_SETTINGS)
-        watch = InstanceWatch(active, "127.0.0.1:1", "busy", DrainRequest("kernel update", 7.25) if at % 2 else None)
+        watch = InstanceWatch(
+            active, "127.0.0.1:1", "busy", DrainRequest("kernel update", 7.25) if at % 2 else None
+        )
     assert unpack_watch(json.loads(json.dumps(pack_watch(watch)))) == watch
 
 

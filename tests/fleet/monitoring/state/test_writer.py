@@ -127,7 +127,7 @@ def test_reconnects_that_run_are_the_ones_named(writer: Writer, redis: Redis) ->
     writer.expect_reconnects("default", {})
     assert writer.load("default").memory["working_until"].tolist() == [0.0, 0.0, 0.0]
     redis.flushdb()
-    with pytest.raises(RecordLostError, match="there is no record"):
+    with pytest.raises(RecordLostError, match="has no record"):
         writer.expect_reconnects("default", {"agent-1-id": 50.0})
     assert redis.dbsize() == 0
 
@@ -152,7 +152,7 @@ def test_outbox_settled_in_any_order(writer: Writer, redis: Redis) -> None:
 
 def test_redis_down(prefix: str) -> None:
     """One exception, with a sentence."""
-    with pytest.raises(StateUnavailableError, match="Redis does not answer"):
+    with pytest.raises(StateUnavailableError, match="Redis is not responding"):
         Writer(connect("redis://127.0.0.1:1/0"), prefix).epoch("default")
 
 
