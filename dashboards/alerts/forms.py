@@ -1,4 +1,4 @@
-"""The forms of alerts: rules, labels, silences, windows, channels, routes."""
+"""Forms of alert rules, agent labels, silences, maintenance windows, notification channels and routes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from typing_extensions import override
 
 from dashboards.shared.owners import OwnedForm
+from dashboards.shared.pages import sentence_of
 from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import Input
 from fleet.alerts.channels.registry import INPUTS, KINDS
@@ -24,7 +25,7 @@ from fleet.vocabulary.incidents import Severity
 
 _SEVERITIES = [(int(severity), severity.slug) for severity in sorted(Severity, reverse=True)]
 _MATCHERS_HELP = (
-    "cause=proxy-1 severity=critical, or agent=web-* label=lab; * stands for anything, != for all but."
+    "Example: cause=proxy-1 severity=critical, or agent=web-* label=lab. * matches any text, != negates."
 )
 
 
@@ -32,19 +33,19 @@ def _clean_matchers(text: str, *, of_routes: bool = False) -> str:
     try:
         parse_matchers(text, of_routes=of_routes)
     except MatchError as error:
-        raise ValidationError(f"{error}.".capitalize()) from error
+        raise ValidationError(sentence_of(error)) from error
     return text.strip()
 
 
 class RuleForm(OwnedForm):
-    """One rule."""
+    """Form of an alert rule; the share of agents is in percent."""
 
     severity = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int)
-    kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in RuleKind], label="Looks at")
+    kind = forms.ChoiceField(choices=[(kind.value, kind.label) for kind in RuleKind], label="Condition")
     runbook = forms.URLField(required=False, assume_scheme="https")
     share_percent = forms.FloatField(
-        min_value=0, max_value=100, required=False, initial=0, label="Share of the cluster, %",
-        help_text="It holds from this share or that number on, whichever is more agents.",
+        min_value=0, max_value=100, required=False, initial=0, label="Minimum share of agents (%)",
+        help_text="The rule holds when both the minimum number and the minimum share of agents are reached.",
     )  # fmt: skip
 
     class Meta:
@@ -54,10 +55,10 @@ class RuleForm(OwnedForm):
             "pending_seconds", "recover_seconds", "group_wait", "group_interval", "repeat_seconds", "runbook",
         )  # fmt: skip
         labels = {
-            "min_count": "Agents, at least", "label": "Only agents with the label",
-            "pending_rounds": "Rounds in a row", "pending_seconds": "And for seconds",
-            "recover_seconds": "Over after quiet seconds", "group_wait": "First message after seconds",
-            "group_interval": "Further ones after seconds", "repeat_seconds": "Said again after seconds",
+            "min_count": "Minimum number of agents", "label": "Only agents with label",
+            "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time (s)",
+            "recover_seconds": "Resolve after (s)", "group_wait": "Grouping wait (s)",
+            "group_interval": "Group interval (s)", "repeat_seconds": "Repeat interval (s)",
         }  # fmt: skip
 
     field_order = ("name", "cluster", "kind", "severity", "enabled", "min_count", "share_percent")
@@ -65,75 +66,83 @@ class RuleForm(OwnedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
-        # 300 seconds, not 300.0.
+        # Show 300 seconds as 300, not as 300.0.
         for name, initial_value in self.initial.items():
             if isinstance(initial_value, float) and initial_value.is_integer():
                 self.initial[name] = int(initial_value)
         if self.instance.builtin or _is_override(self.instance):
-            # What it is called and looks at is how it is found again.
+            # Built-in rules and overrides are identified by name and kind.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
 
     @override
     def save(self, commit: bool = True) -> AlertRule:
-        """Keep it, the share as a fraction."""
+        """Save the rule, with the share converted from percent to a fraction."""
         self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
         rule: AlertRule = super().save(commit)
         return rule
 
 
 def _is_override(rule: AlertRule) -> bool:
-    """Whether a rule of a cluster takes the place of one of the installation."""
+    """Return whether a cluster's rule overrides a rule of the whole installation."""
     return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
 
 
 class LabelForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
-    """Agents that have a label."""
+    """Form of a label for the agents whose names match a pattern."""
 
     class Meta:
         model = AgentLabel
         fields = ("pattern", "label")
-        labels = {"pattern": "Agents named"}
-        help_texts = {"pattern": "A name, or a pattern: web-*", "label": "critical pages for a single agent"}
+        labels = {"pattern": "Agent name or pattern"}
+        help_texts = {
+            "pattern": "Example: web-*",
+            "label": "One stranded agent labelled critical is enough for a critical incident.",
+        }
 
 
 class SilenceForm(forms.Form):
-    """A silence: of what, why, for how long."""
+    """Form of a new silence, with its duration in hours and its start in UTC."""
 
     field_order = ("matchers", "reason", "hours", "starts", "typed")
 
-    hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="For hours")
+    hours = forms.FloatField(min_value=0.05, max_value=720, initial=1, label="Duration (h)")
     starts = forms.DateTimeField(
         required=False,
-        label="Begins, in UTC",
+        label="Start (UTC)",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text="Empty: now.",
+        help_text="Empty: the silence starts now.",
     )
-    matchers = forms.CharField(required=False, max_length=500, label="What", help_text=_MATCHERS_HELP)
-    reason = forms.CharField(max_length=500, help_text="Somebody will read it at three in the morning.")
+    matchers = forms.CharField(required=False, max_length=500, label="Matchers", help_text=_MATCHERS_HELP)
+    reason = forms.CharField(max_length=500, help_text="Shown to everyone who opens a silenced incident.")
     typed = forms.CharField(
         required=False,
         label=f"Type “{CONFIRMATION_WORD}” to silence everything",
-        help_text="Only needed when nothing is left out.",
+        help_text="Required only if the matchers silence everything.",
     )
 
     def clean_matchers(self) -> str:
-        """Read them as they will be read."""
+        """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
         return _clean_matchers(str(self.cleaned_data["matchers"]))
 
 
 class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
-    """Quiet that recurs."""
+    """Form of a recurring maintenance window, with its duration in hours."""
 
-    hours = forms.FloatField(min_value=0.05, max_value=36, initial=2, label="For hours")
-    typed = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” if it matches everything")
+    hours = forms.FloatField(min_value=0.05, max_value=36, initial=2, label="Duration (h)")
+    typed = forms.CharField(required=False, label=f"Type “{CONFIRMATION_WORD}” to silence everything")
 
     class Meta:
         model = MaintenanceWindow
         fields = ("name", "matchers", "rule", "first_day", "starts", "zone", "reason")
-        labels = {"rule": "On which days", "starts": "At", "zone": "Time zone", "matchers": "What"}
+        labels = {
+            "rule": "Recurrence rule",
+            "starts": "Start time",
+            "zone": "Time zone",
+            "matchers": "Matchers",
+        }
         help_texts = {
-            "rule": "RFC 5545: FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY", "matchers": _MATCHERS_HELP,
-            "zone": "IANA: Europe/Berlin. By the clock on the wall, also when clocks change.",
+            "rule": "RFC 5545 rule: FREQ=WEEKLY;BYDAY=SU or FREQ=DAILY.", "matchers": _MATCHERS_HELP,
+            "zone": "IANA name, for example Europe/Berlin. Times are local, also when daylight saving time changes.",
         }  # fmt: skip
         widgets = {
             "matchers": forms.TextInput,
@@ -142,12 +151,12 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
         }
 
     def clean_matchers(self) -> str:
-        """Read them as they will be read."""
+        """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
         return _clean_matchers(str(self.cleaned_data["matchers"]))
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Refuse a window that cannot be, and one of everything that is not meant."""
+        """Validate the window, and require the typed confirmation if it silences everything."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
         if self.errors:
             return cleaned_data
@@ -155,21 +164,19 @@ class WindowForm(forms.ModelForm):  # type: ignore[type-arg] # as above
             matches_everything(parse_matchers(cleaned_data["matchers"]))
             and cleaned_data.get("typed", "").strip().lower() != CONFIRMATION_WORD
         ):
-            raise ValidationError(
-                f"This keeps everything quiet: type the word {CONFIRMATION_WORD} if that is meant."
-            )
+            raise ValidationError(f"This window silences everything. Type “{CONFIRMATION_WORD}” to confirm.")
         self.instance.length = timedelta(hours=cleaned_data["hours"])
         for name in ("name", "matchers", "rule", "first_day", "starts", "zone"):
             setattr(self.instance, name, cleaned_data[name])
         try:
             window_of(self.instance).check()
         except WindowError as error:
-            raise ValidationError(f"{error}.".capitalize()) from error
+            raise ValidationError(sentence_of(error)) from error
         return cleaned_data
 
 
 class ChannelForm(OwnedForm):
-    """A channel. A secret that is left empty stays as it is."""
+    """Form of a notification channel. A secret that is left empty keeps its stored value."""
 
     kind = forms.ChoiceField(choices=[(slug, slug) for slug in KINDS])
     digest = forms.ChoiceField(
@@ -177,19 +184,21 @@ class ChannelForm(OwnedForm):
         required=False,
         initial=DigestPeriod.WEEKLY.value,
         label="Digest",
-        help_text="What happened, and what is not worth a message of its own; at 08:00 UTC, weekly on Mondays.",
+        help_text="Summary of incidents, including severity info. Sent at 08:00 UTC; weekly digests on Mondays.",
     )
-    per_minute = forms.IntegerField(min_value=1, max_value=1000, initial=10, label="Messages in a minute")
+    per_minute = forms.IntegerField(
+        min_value=1, max_value=1000, initial=10, label="Rate limit (notifications per minute)"
+    )
 
     class Meta:
         model = Channel
         fields = (
             "name", "cluster", "kind", "enabled", "send_resolved", "digest", "per_minute", "allow_private",
         )  # fmt: skip
-        labels = {"allow_private": "May lie in a private network", "send_resolved": "Say when it is over"}
+        labels = {"allow_private": "Allow private addresses", "send_resolved": "Send resolved notifications"}
         help_texts = {
-            "allow_private": "Needs the right to manage access: messages could reach services inside. "
-            "Without that right, a change of host or port clears it."
+            "allow_private": "Requires the permission to manage access: notifications could reach internal services. "
+            "Without that permission, changing the host or port clears this setting."
         }
 
     def __init__(self, *args: Any, may_allow_private: bool, **kwargs: Any) -> None:
@@ -204,16 +213,16 @@ class ChannelForm(OwnedForm):
             for field in KINDS[row.kind].fields:
                 form_field = self.fields[field.input.name]
                 form_field.initial = None if field.is_secret else row.config.get(field.key)
-                extent_text = "" if field.input.is_hidden else "all of it "
+                extent_text = "" if field.input.is_hidden else "the full value "
                 if field.is_secret and field.key in self._stored_secrets:
-                    form_field.widget.attrs["placeholder"] = f"kept; type {extent_text}to replace"
+                    form_field.widget.attrs["placeholder"] = f"stored; type {extent_text}to replace"
         self.fields["allow_private"].disabled = not may_allow_private
         names = (entry.name for entry in INPUTS)
         self.order_fields(["name", "cluster", "kind", *names, "enabled", "send_resolved", "digest"])
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Refuse values with which the kind cannot send, and drop what was given for another origin."""
+        """Validate the values of the kind, and drop stored secrets if the origin of the address changed."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
         kind = KINDS.get(cleaned_data.get("kind", ""))
         if kind is None:
@@ -221,7 +230,9 @@ class ChannelForm(OwnedForm):
         entered_values = {field.key: cleaned_data.get(field.input.name, "") for field in kind.fields}
         is_same_kind = kind.slug == self._previous_kind
         stored_secrets = self._stored_secrets if is_same_kind else {}
-        self._field_values = {key: field_value or stored_secrets.get(key, "") for key, field_value in entered_values.items()}
+        self._field_values = {
+            key: field_value or stored_secrets.get(key, "") for key, field_value in entered_values.items()
+        }
         origin = kind.origin(self._field_values)
         if origin and not (is_same_kind and origin == self._previous_origin):
             self._field_values = entered_values
@@ -229,20 +240,20 @@ class ChannelForm(OwnedForm):
                 cleaned_data["allow_private"] = False
         for field in kind.fields:
             if field.is_required and not self._field_values[field.key]:
-                self.add_error(field.input.name, f"A channel of kind {kind.slug} needs it.")
+                self.add_error(field.input.name, f"Required for channels of kind {kind.slug}.")
             try:
                 if entered_values[field.key]:
                     field.check(entered_values[field.key])
             except SendError as error:
-                self.add_error(field.input.name, f"{error}.".capitalize())
+                self.add_error(field.input.name, sentence_of(error))
         if not kind.is_read:
-            # Nobody reads there: it would be an alert that never ends.
+            # Nobody reads notifications of this kind: a digest would be an alert that never resolves.
             cleaned_data["digest"] = ""
         return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Channel:
-        """Store the values, secret ones sealed."""
+        """Save the channel, with its secrets sealed."""
         self.instance.config, secrets = KINDS[self.cleaned_data["kind"]].split_secrets(self._field_values)
         self.instance.secrets = seal(secrets) if secrets else ""
         channel: Channel = super().save(commit)
@@ -250,12 +261,12 @@ class ChannelForm(OwnedForm):
 
 
 def _input_field(entry: Input) -> forms.CharField:
-    """Return an input whose help says what each kind takes there."""
+    """Return an input whose help text lists what each kind of channel expects."""
     fields = [(kind.slug, field) for kind in KINDS.values() for field in kind.fields if field.input == entry]
     text = "; ".join(f"{slug}: {field.help}" for slug, field in fields)
     if not entry.is_hidden:
         return forms.CharField(required=False, label=entry.label, help_text=f"{text}.")
-    text = f"{text}. A change of the address to another host or port removes the stored secret."
+    text = f"{text}. Changing the host or port of the address deletes the stored secret."
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
     return forms.CharField(required=False, label=entry.label, help_text=text, widget=widget)
 
@@ -268,11 +279,11 @@ def _unseal_or_empty(secrets: str) -> dict[str, str]:
 
 
 class RouteForm(OwnedForm):
-    """A node of the tree."""
+    """Form of a notification route, with the escalation time in minutes."""
 
-    least = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int, initial=1, label="From severity")
+    least = forms.TypedChoiceField(choices=_SEVERITIES, coerce=int, initial=1, label="Minimum severity")
     escalate_minutes = forms.FloatField(
-        required=False, min_value=1, label="Call in others after minutes without acknowledgement"
+        required=False, min_value=1, label="Escalate after (min without acknowledgement)"
     )
     field_order = (
         "name", "cluster", "parent", "position", "matchers", "least", "channels", "goes_on",
@@ -286,13 +297,19 @@ class RouteForm(OwnedForm):
             "escalate_to", "quiet_from", "quiet_until", "quiet_zone",
         )  # fmt: skip
         labels = {
-            "matchers": "Only incidents with",
-            "goes_on": "Those after it hear, too",
-            "escalate_to": "Whom it calls in then",
+            "matchers": "Matchers",
+            "parent": "Parent route",
+            "goes_on": "Continue with the next routes",
+            "escalate_to": "Escalation channels",
+            "quiet_from": "Quiet hours from",
+            "quiet_until": "Quiet hours until",
+            "quiet_zone": "Time zone of the quiet hours",
         }
         help_texts = {
-            "matchers": "kind=proxy cause=proxy-1* label=critical; empty: all",
-            "channels": "None: those of the parent.",
+            "matchers": "Example: kind=proxy cause=proxy-1* label=critical. Leave empty to match all incidents.",
+            "position": "Routes with the same parent are tried in ascending order.",
+            "channels": "Leave empty to use the channels of the parent route.",
+            "quiet_from": "Critical incidents are sent during quiet hours, too.",
         }
         widgets = {
             "matchers": forms.TextInput, "channels": forms.CheckboxSelectMultiple,
@@ -315,37 +332,39 @@ class RouteForm(OwnedForm):
             field.queryset = filter_by_cluster(rows, self.reach)
 
     def clean_matchers(self) -> str:
-        """Read them as they will be read."""
+        """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
         return _clean_matchers(str(self.cleaned_data["matchers"]), of_routes=True)
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Refuse half of quiet hours, zones that are none, a tree that bites its tail, and what others own."""
+        """Validate quiet hours, time zone and parent, and refuse channels and parents of other owners."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
         if (cleaned_data.get("quiet_from") is None) != (cleaned_data.get("quiet_until") is None):
-            raise ValidationError("Quiet hours have a beginning and an end.")
+            raise ValidationError("Enter both the start and the end of the quiet hours.")
         try:
             zone_of(cleaned_data.get("quiet_zone") or "UTC")
         except WindowError as error:
-            self.add_error("quiet_zone", f"{error}.".capitalize())
+            self.add_error("quiet_zone", sentence_of(error))
         parent_route = cleaned_data.get("parent")
         owners = {"", cleaned_data.get("cluster", "")}
         if parent_route is not None and parent_route.cluster not in owners:
-            self.add_error("parent", "A route of the whole installation stands below none of a cluster.")
+            self.add_error(
+                "parent", "A route of the whole installation cannot have a parent that belongs to a cluster."
+            )
         for name in ("channels", "escalate_to"):
             if {row.cluster for row in cleaned_data.get(name, ())} - owners:
                 self.add_error(
-                    name, "A route of the whole installation leads to channels of the installation only."
+                    name, "A route of the whole installation can only use channels of the whole installation."
                 )
         while parent_route is not None:
             if parent_route.pk == self.instance.pk:
-                raise ValidationError("A route cannot stand below itself.")
+                raise ValidationError("A route cannot be its own parent, directly or indirectly.")
             parent_route = parent_route.parent
         return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Route:
-        """Keep it, times in seconds."""
+        """Save the route, with the escalation time in seconds."""
         minutes = self.cleaned_data.get("escalate_minutes")
         self.instance.escalate_after = None if minutes is None else minutes * 60
         route: Route = super().save(commit)

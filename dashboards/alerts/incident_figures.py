@@ -1,6 +1,6 @@
-"""Pictures of one incident: where its agents stand against the others, and what they have in common.
+"""Charts of one incident: affected agents by home proxy and auth, and their common attributes.
 
-Each has its numbers in words beside it: whoever does not see the picture reads the table.
+Each chart comes with the same data as a table or a list, for people who cannot see the chart.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fleet.vocabulary.verdicts import Reason, State
 
 #: Rows and columns of the heat map: 800 cells at most.
 _ROWS, _COLUMNS = 40, 20
-#: Values of one column of the ribbons by themselves; the rest are "others". And ribbons in all.
+#: Most distinct values in one column of the ribbons (the rest are "others"), and most ribbons.
 _MAX_FACT_VALUES = 6
 _RIBBONS = 400
-#: Combinations that are said in words.
+#: Combinations in the list beside the ribbons.
 _MAX_LISTED = 10
 _OTHERS_LABEL = "others"
 
@@ -29,9 +29,9 @@ Indices = npt.NDArray[np.intp]
 
 
 def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
-    """Both pictures of the agents at `indices`, as JSON; None when it harms nobody.
+    """Return both charts of the agents at `indices` as JSON; None without agents.
 
-    `crossing`: home proxies x auths, in percent; `ribbons`: plotly's parcats. `table` and `said` are their words.
+    `crossing`: home proxies x auths, in percent, with its `table`; `ribbons`: plotly's parcats, with the list `said`.
     """
     if not len(indices):
         return None
@@ -47,20 +47,32 @@ def build_figures(table: FleetTable, indices: Indices) -> dict[str, Any] | None:
 
 
 def _heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
-    """Per home proxy and auth: how many agents, and how many of them this harms."""
+    """Return the number of agents per home proxy and auth, and how many of them are affected."""
     states = table.verdicts["state"]
     counted_agents = np.flatnonzero((states != State.RETIRED) & (states != State.NEVER))
     affected_pairs = _count_pairs(table, indices)
     all_pairs = _count_pairs(table, counted_agents)
     rows, columns = (_order_by_affected(affected_pairs, all_pairs, position) for position in (0, 1))
     shown_rows, shown_columns = rows[:_ROWS], columns[:_COLUMNS]
-    counts = [[(affected_pairs[row, column], all_pairs[row, column]) for column in shown_columns] for row in shown_rows]
-    text = [[f"{affected_count} of {total_count}" if total_count else "" for affected_count, total_count in line] for line in counts]
+    counts = [
+        [(affected_pairs[row, column], all_pairs[row, column]) for column in shown_columns]
+        for row in shown_rows
+    ]
+    text = [
+        [f"{affected_count} of {total_count}" if total_count else "" for affected_count, total_count in line]
+        for line in counts
+    ]
     names = [_instance_name(table, row) for row in shown_rows]
     return {
         "rows": names,
         "columns": [_instance_name(table, column) for column in shown_columns],
-        "z": [[round(100 * affected_count / total_count, 1) if total_count else None for affected_count, total_count in line] for line in counts],
+        "z": [
+            [
+                round(100 * affected_count / total_count, 1) if total_count else None
+                for affected_count, total_count in line
+            ]
+            for line in counts
+        ],
         "text": text,
         "table": [{"name": name, "cells": cells} for name, cells in zip(names, text, strict=True)],
         "left_out": len(rows) - len(shown_rows) + len(columns) - len(shown_columns),
@@ -68,7 +80,7 @@ def _heat_map(table: FleetTable, indices: Indices) -> dict[str, Any]:
 
 
 def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]]:
-    """How many of these agents have each home proxy and auth."""
+    """Count agents by home proxy and auth."""
     homes = table.memory["home"][indices].astype(np.int64)
     auths = table.memory["last_auth"][indices].astype(np.int64)
     pair_codes, counts = np.unique(homes << 16 | auths, return_counts=True)
@@ -76,8 +88,10 @@ def _count_pairs(table: FleetTable, indices: Indices) -> Counter[tuple[int, int]
     return Counter({(pair >> 16, pair & 0xFFFF): count for pair, count in pairs})
 
 
-def _order_by_affected(affected_pairs: Counter[tuple[int, int]], all_pairs: Counter[tuple[int, int]], position: int) -> list[int]:
-    """The instances at one place of the pairs, those with most harmed agents first."""
+def _order_by_affected(
+    affected_pairs: Counter[tuple[int, int]], all_pairs: Counter[tuple[int, int]], position: int
+) -> list[int]:
+    """Return the instances at one position of the pairs, those with most affected agents first."""
     sums: Counter[int] = Counter()
     for pair, count in affected_pairs.items():
         sums[pair[position]] += count
@@ -85,11 +99,13 @@ def _order_by_affected(affected_pairs: Counter[tuple[int, int]], all_pairs: Coun
 
 
 def _ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
-    """What they have in common: one dimension a fact, one ribbon a combination of facts, the widest first."""
+    """Return one dimension per attribute and one ribbon per combination of values, the widest first."""
     facts, counts = _facts(table, indices)
     combination_counts: Counter[tuple[str, ...]] = Counter()
     for combination, count in zip(
-        zip(*(_group_rare_values(fact_values, counts) for fact_values in facts.values()), strict=True), counts, strict=True
+        zip(*(_group_rare_values(fact_values, counts) for fact_values in facts.values()), strict=True),
+        counts,
+        strict=True,
     ):
         combination_counts[combination] += count
     top_combinations = combination_counts.most_common(_RIBBONS)
@@ -100,15 +116,21 @@ def _ribbons(table: FleetTable, indices: Indices) -> dict[str, Any]:
         ],
         "counts": [count for _, count in top_combinations],
         "stranded": [int(combination[0] == State.STRANDED.label) for combination, _ in top_combinations],
-        "said": [{"count": count, "what": ", ".join(combination)} for combination, count in top_combinations[:_MAX_LISTED]],
+        "said": [
+            {"count": count, "what": ", ".join(combination)}
+            for combination, count in top_combinations[:_MAX_LISTED]
+        ],
         "more": max(0, len(combination_counts) - _MAX_LISTED),
     }
 
 
 def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[str]], Sequence[int]]:
-    """By title what each combination has, and how many agents have it. Facts that no instance tells are left out."""
+    """Return the values of each combination by attribute, and its number of agents.
+
+    Attributes that no instance reports are left out.
+    """
     verdicts, memory = table.verdicts[indices], table.memory[indices]
-    # One number per agent, so that names are looked up once per combination and not once per agent.
+    # Pack the attributes of an agent into one number: names are then looked up per combination, not per agent.
     packed_facts = (
         verdicts["state"].astype(np.int64) << 40 | (verdicts["packed"] & REASON_BITS).astype(np.int64) << 32
     )
@@ -117,7 +139,7 @@ def _facts(table: FleetTable, indices: Indices) -> tuple[Mapping[str, Sequence[s
     combinations: list[int] = distinct_codes.tolist()
     homes = [combination >> 16 & 0xFFFF for combination in combinations]
     facts = {
-        "Verdict": [State(combination >> 40).label for combination in combinations],
+        "State": [State(combination >> 40).label for combination in combinations],
         "Reason": [Reason(combination >> 32 & REASON_BITS).slug for combination in combinations],
         "Home proxy": [_instance_name(table, home) for home in homes],
         "Auth": [_instance_name(table, combination & 0xFFFF) for combination in combinations],
@@ -140,7 +162,7 @@ def _home_fact(table: FleetTable, home: int, fact: str) -> str:
 
 
 def _group_rare_values(fact_values: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """The most frequent values, and `others`."""
+    """Return the values with all but the most frequent ones replaced by `others`."""
     sums: Counter[str] = Counter()
     for fact_value, count in zip(fact_values, counts, strict=True):
         sums[fact_value] += count

@@ -1,4 +1,4 @@
-"""What the pages of alerts are given: incidents, silences, windows and messages in words, dates and ages."""
+"""Present incidents, silences, maintenance windows and deliveries for pages: texts, dates and ages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from dashboards.fleet import agent_query
 from dashboards.shared.presenters import age_ms, moment
 from fleet.alerts import store
 from fleet.alerts.lifecycle import Evaluation, plan_notification
-from fleet.alerts.notifications import agents_path, format_utc, format_duration, headline, describe_recovery, subject
+from fleet.alerts.notifications import (
+    agents_path,
+    describe_recovery,
+    format_duration,
+    format_utc,
+    headline,
+    subject,
+)
 from fleet.alerts.routes import Route, escalates_at, match_routes, plan_receivers
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
@@ -37,30 +44,36 @@ from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import incidents as incident_values
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.changes import EXCLUSIVE_STATES
-from fleet.vocabulary.incidents import CauseKind, IncidentState, Notification, NotificationKind, is_console_cause
+from fleet.vocabulary.incidents import (
+    CauseKind,
+    IncidentState,
+    Notification,
+    NotificationKind,
+    is_console_cause,
+)
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import Reason
 
 Indices = npt.NDArray[np.intp]
 
-#: What changed in so many seconds before an incident may be its cause.
+#: Changes within so many seconds before an incident are listed as possible causes.
 _LOOKBACK_SECONDS = 1800.0
 _MAX_PRIOR_CHANGES = 20
-#: Stands for an address, or an error that may name one, of a channel of the installation.
-HIDDEN_TEXT = "hidden: it belongs to the whole installation"
-#: Causes whose agents might be better off elsewhere.
+#: Shown instead of the address, or of an error that may contain it, of a channel of the whole installation.
+HIDDEN_TEXT = "hidden: the channel belongs to the whole installation"
+#: Kinds of causes whose agents a reconnect campaign can move.
 _MOVABLE = frozenset({CauseKind.PROXY.value, CauseKind.AUTH.value})
-#: The box of a trend: width and height.
+#: Width and height of the trend chart.
 _WIDTH, _HEIGHT = 120.0, 28.0
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """One incident as pages and the API show it: what is computed of it, and its other fields as they are."""
+    """One incident as pages and the API show it: computed fields here, all others from `value`."""
 
     incident: incident_values.Incident
-    #: Its key in addresses; `id` is its name for ever.
+    #: Number of the incident in URLs; `value.id` is its permanent id.
     number: int
     severity: str
     summary: str
@@ -73,32 +86,36 @@ class IncidentView:
     duration_text: str
     flapping: bool
     acknowledged_by: str
-    #: What explains it or holds it, in words; empty when nothing does.
+    #: What inhibits the incident, as text; empty if nothing does.
     explanation: str
-    #: Whether it heals by itself, in words; empty when nothing is harmed.
+    #: Recovery as text; empty if no agents are affected.
     recovery_text: str
-    #: Points of the trend's line, and of the area below it.
+    #: Points of the trend line for an SVG polyline.
     trend: str
     agents_url: str
-    #: As `next_message` has it, where that is asked for.
+    #: Result of `next_message`, if the caller asked for it.
     next_message: Mapping[str, Any] | None
 
     def __getattr__(self, name: str) -> Any:
-        """Return a field of the incident, a moment as a date."""
+        """Return a field of the incident; times as dates."""
         field = getattr(self.incident, name)
         return moment(field) if name.endswith("_at") else field
 
 
 def active_silences_in(cluster: str, now: float) -> list[Silence]:
-    """Return the silences and maintenance windows that hold in a cluster now."""
+    """Return the silences and maintenance windows that are active in a cluster now."""
     return find_active_silences(store.read_silences(now), store.read_windows(), cluster, now)
 
 
 def with_silence(row: Incident, active_silences: Sequence[Silence]) -> incident_values.Incident:
-    """Return an incident with the silence that covers it now; its row says so after the next look only."""
+    """Return an incident with the silence that matches it now. Its row has that only after the next evaluation."""
     incident = store.incident_of(row)
     is_resolved = incident.state is IncidentState.RESOLVED
-    return incident if is_resolved else replace(incident, silenced_by=find_silence_name(incident, active_silences))
+    return (
+        incident
+        if is_resolved
+        else replace(incident, silenced_by=find_silence_name(incident, active_silences))
+    )
 
 
 def incident_view(
@@ -110,7 +127,10 @@ def incident_view(
     active_silences: Sequence[Silence],
     next_notification: Mapping[str, Any] | None = None,
 ) -> IncidentView:
-    """Present one incident. `names`: of causes by key, for what explains it; `quiet`: of `quiet_in`."""
+    """Present one incident.
+
+    `names`: names of causes by key, for inhibition; `active_silences`: result of `active_silences_in`.
+    """
     incident = with_silence(row, active_silences)
     cause, duration = incident.cause, incident.duration(now)
     is_resolved = incident.state is IncidentState.RESOLVED
@@ -129,8 +149,10 @@ def incident_view(
         flapping=incident.flapping_since is not None,
         acknowledged_by=row.acked_by,
         explanation=_describe_inhibition(incident.inhibited_by, names or {}),
-        # A rule of the whole fleet knows no cause, and so no recovery of its agents.
-        recovery_text=describe_recovery(incident) if incident.affected and cause.kind is not CauseKind.FLEET else "",
+        # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
+        recovery_text=describe_recovery(incident)
+        if incident.affected and cause.kind is not CauseKind.FLEET
+        else "",
         trend=trend_points(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{prefix}{agents_path(cause)}",
         next_message=next_notification,
@@ -138,14 +160,14 @@ def incident_view(
 
 
 def _describe_inhibition(key: str, names: Mapping[str, str]) -> str:
-    """Say what explains an incident. A console that sees nothing explains none: it holds them as they are."""
+    """Return what inhibits an incident, as text. While Refloat is blind, incidents are on hold."""
     if is_console_cause(key):
-        return "on hold: the console cannot see the fleet"
-    return f"explained by {names.get(key, key)}" if key else ""
+        return "on hold: Refloat cannot see the fleet"
+    return f"inhibited by {names.get(key, key)}" if key else ""
 
 
 def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
-    """A stepped line through the counts, for an SVG polyline; empty when there is nothing to draw."""
+    """Return the counts as a stepped line for an SVG polyline; empty without data."""
     if not trend:
         return ""
     started_at = trend[0][0]
@@ -163,41 +185,50 @@ def trend_points(trend: Sequence[tuple[float, int]], until: float) -> str:
 
 
 def cause_names_of(rows: Iterable[Incident]) -> dict[str, str]:
-    """What causes are called, by key."""
+    """Return the names of the causes of incidents, by key."""
     return {row.key: store.incident_of(row).cause.label for row in rows}
 
 
 def next_notification_of(
-    row: Incident, rules: Iterable[Rule], now: float, tree: Sequence[Route], active_silences: Sequence[Silence]
+    row: Incident,
+    rules: Iterable[Rule],
+    now: float,
+    tree: Sequence[Route],
+    active_silences: Sequence[Silence],
 ) -> dict[str, Any]:
-    """`at` and `because` of the next message, and `to`: names of the channels it goes to.
+    """Return the next notification of an incident: `at`, `because` (the reason), `to` (channel names), `path` (routes).
 
-    `tree`: the routes of its cluster; `quiet`: of `quiet_in`.
+    `tree`: the routes of the cluster; `active_silences`: result of `active_silences_in`.
     """
     incident = with_silence(row, active_silences)
     notification_plan = plan_notification(incident, Evaluation(now, 0.0, {rule.name: rule for rule in rules}))
     if incident.state is IncidentState.RESOLVED:
-        return {"at": None, "because": "it is over", "to": [], "path": []}
+        return {"at": None, "because": "the incident is resolved", "to": [], "path": []}
     matched_routes = match_routes(tree, incident)
     at, reason = notification_plan.at, notification_plan.reason
     if incident.inhibited_by:
-        inhibitor_rows = Incident.objects.filter(cluster=row.cluster_id, key=incident.inhibited_by).order_by("-generation")
+        inhibitor_rows = Incident.objects.filter(cluster=row.cluster_id, key=incident.inhibited_by).order_by(
+            "-generation"
+        )
         reason = reason.replace(
-            incident.inhibited_by, cause_names_of(inhibitor_rows[:1]).get(incident.inhibited_by, incident.inhibited_by)
+            incident.inhibited_by,
+            cause_names_of(inhibitor_rows[:1]).get(incident.inhibited_by, incident.inhibited_by),
         )
     escalation_at = escalates_at(matched_routes, incident)
     kind = notification_plan.kind or NotificationKind.FIRING
     if escalation_at is not None and (at is None or escalation_at < at):
-        at, reason, kind = escalation_at, "nobody has acknowledged it by then", NotificationKind.ESCALATED
+        at, reason, kind = escalation_at, "escalation unless acknowledged", NotificationKind.ESCALATED
     planned_receivers = plan_receivers(matched_routes, incident, kind, at or now)
     if kind is NotificationKind.RESOLVED:
         planned_receivers = store.plan_end_receivers(row, planned_receivers, at or now)
     delays = [(send_at, delay_reason) for send_at, delay_reason in planned_receivers.values() if delay_reason]
     if at is not None and planned_receivers and len(delays) == len(planned_receivers):
         at, delay_reason = min(delays)
-        reason = f"{reason}, but not before the end of the {delay_reason}"
+        reason = f"{reason}, delayed until the end of the {delay_reason}"
     if at is None and (resolved_channel_names := _channel_names(store.plan_end_receivers(row, {}, now))):
-        reason = f"{reason}; only its end will be sent, to {', '.join(resolved_channel_names)}"
+        reason = (
+            f"{reason}; only the resolved notification will be sent, to {', '.join(resolved_channel_names)}"
+        )
     return {
         "at": moment(at),
         "ms": age_ms(at, now),
@@ -213,20 +244,20 @@ def _channel_names(channels: Iterable[int]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PriorChange:
-    """Something that was changed shortly before an incident."""
+    """A change shortly before an incident."""
 
     at: datetime
     actor: str
     summary: str
     reason: str = ""
-    #: The page of it below the cluster's prefix; empty: it has none.
+    #: Path of its page below the prefix of the cluster; empty if it has no page.
     path: str = ""
 
 
 def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool) -> list[PriorChange]:
-    """What changed in the half hour before, newest first: changes, acts on the fleet, configs of others, versions.
+    """Return changes, actions on the fleet, networking configs and versions of the 30 min before, newest first.
 
-    `limited`: the reader is limited to some clusters, and sees no act that concerns the whole installation.
+    `is_limited_user`: the user is limited to some clusters and does not see actions on the whole installation.
     """
     since, until = to_moment(opened_at - _LOOKBACK_SECONDS), to_moment(opened_at)
     changes = Change.objects.filter(cluster=cluster, started_at__lte=until).filter(
@@ -245,12 +276,17 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
     ).order_by("-at")
     prior_changes = [
         *(
-            PriorChange(row.started_at or until, row.who, f"{row.title} ({row.state})", row.reason, f"/changes/{row.pk}/")
+            PriorChange(
+                row.started_at or until, row.who, f"{row.title} ({row.state})", row.reason, f"/changes/{row.pk}/"
+            )
             for row in changes[:_MAX_PRIOR_CHANGES]
         ),
-        *(PriorChange(row.at, row.who, f"{describe_action(row.action)}: {row.subject}", row.reason) for row in audit_entries[:_MAX_PRIOR_CHANGES]),
         *(
-            PriorChange(row.at, row.who or "not through this console", f"networking config {row.revision}", row.reason)
+            PriorChange(row.at, row.who, f"{describe_action(row.action)}: {row.subject}", row.reason)
+            for row in audit_entries[:_MAX_PRIOR_CHANGES]
+        ),
+        *(
+            PriorChange(row.at, row.who or "changed outside Refloat", f"networking config {row.revision}", row.reason)
             for row in configs[:_MAX_PRIOR_CHANGES]
         ),
         *_version_changes(versions),
@@ -259,19 +295,21 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
 
 
 def _version_changes(rows: Iterable[VersionChange]) -> Iterator[PriorChange]:
-    """One line for all instances that went from one version to another."""
+    """Yield one entry per pair of old and new version, with the names of the instances."""
     groups: dict[tuple[str, str], list[VersionChange]] = {}
     for row in rows:
         groups.setdefault((row.old, row.new), []).append(row)
     for (old, new), group_rows in groups.items():
         instance_names = sorted((row.name for row in group_rows), key=natural_sort_key)
-        names = ", ".join(instance_names[:5]) + (f" and {len(group_rows) - 5} more" if len(group_rows) > 5 else "")
-        summary = f"version {old} became {new}" if old else f"seen for the first time, version {new}"
+        names = ", ".join(instance_names[:5]) + (
+            f" and {len(group_rows) - 5} more" if len(group_rows) > 5 else ""
+        )
+        summary = f"version changed from {old} to {new}" if old else f"first seen, version {new}"
         yield PriorChange(to_moment(group_rows[0].at), names, summary)
 
 
 def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:
-    """What the agents of an incident have in common: by reason, home proxy and auth, most first."""
+    """Return the most common reasons, home proxies, auths and reconnect modes of the agents of an incident."""
     if not len(indices):
         return []
     total = len(indices)
@@ -285,7 +323,9 @@ def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str
         "Reason": Counter(Reason(reason).slug for reason in reasons),
         "Home proxy": Counter(name(index) for index in table.memory["home"][indices].tolist()),
         "Auth": Counter(name(index) for index in table.memory["last_auth"][indices].tolist()),
-        "Reconnect mode": Counter(ReconnectMode(mode).slug for mode in table.heartbeats["mode"][indices].tolist()),
+        "Reconnect mode": Counter(
+            ReconnectMode(mode).slug for mode in table.heartbeats["mode"][indices].tolist()
+        ),
     }
     return [
         {
@@ -301,24 +341,27 @@ def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str
 
 
 def newest_notification_of(event: IncidentEvent | None) -> dict[str, Any]:
-    """What a browser says of the newest message: `event` tells it from those before; 0: there was none."""
+    """Return what a browser shows of the newest notification. `event` identifies the notification; 0: none yet."""
     if event is None:
         return {"event": 0}
     row = event.incident
     incident = store.incident_of(row)
     is_resolved = incident.state is IncidentState.RESOLVED
     notification = Notification(
-        NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING, incident, incident.resolved_at or event.at, 0
+        NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING,
+        incident,
+        incident.resolved_at or event.at,
+        0,
     )
     severity = "resolved" if is_resolved else incident.severity.slug
     return {"event": event.pk, "text": subject(notification), "severity": severity, "number": row.pk}
 
 
 def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTable) -> tuple[str, str]:
-    """The query of the page that plans a reconnect of the agents of an incident, or why there is none.
+    """Return the query of the reconnect page for the agents of an incident, or the reason why there is none.
 
-    Agents are asked through their tunnels: who has none, or only through a proxy that does not answer, hears nothing.
-    An agent that is stranded by its auth has its tunnels still: it is who needs it most.
+    Refloat reaches agents through their tunnels, and not through a proxy that does not respond. An agent that is
+    stranded by its auth still has its tunnels.
     """
     if row.state == IncidentState.RESOLVED.value or row.cause_kind not in _MOVABLE:
         return "", ""
@@ -326,7 +369,7 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
         if cause is InstanceState.SILENT:
             return (
                 "",
-                f"{row.cause_name} does not answer, so its agents cannot be asked to reconnect elsewhere.",
+                f"{row.cause_name} is not responding, so Refloat cannot move its agents.",
             )
         return urlencode({"proxy": row.cause_name}), ""
     text = quote(f"auth:{row.cause_name}")
@@ -334,12 +377,12 @@ def reconnect_query(row: Incident, cause: InstanceState | None, table: FleetTabl
     if not len(agent_indices):
         return "", ""
     if not _have_reachable_tunnels(table, agent_indices):
-        return "", f"No agent of {row.cause_name} has a tunnel through which it can be asked to reconnect."
+        return "", f"Refloat cannot move the agents of {row.cause_name}: none of them has a reachable tunnel."
     return urlencode({"connection": ConnectionKind.AUTH.value, "auth": row.cause_name}), ""
 
 
 def _have_reachable_tunnels(table: FleetTable, indices: Indices) -> bool:
-    """Return whether any of these agents has a tunnel to a proxy that is not cut off."""
+    """Return whether any of these agents has a tunnel to a proxy that responds and is registered."""
     proxies = [
         index
         for index, view in table.instances.items()
@@ -350,9 +393,10 @@ def _have_reachable_tunnels(table: FleetTable, indices: Indices) -> bool:
 
 
 def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[str, Any]:
-    """One message in the log: what, where, how it stands, and what comes next.
+    """Return one row of the delivery log.
 
-    `limited`: the reader is limited to some clusters; an error of a channel of the installation may name its address.
+    `is_limited_user`: the user is limited to some clusters. Errors of channels of the whole installation are then
+    hidden, because they may contain the address.
     """
     channel, error = row.channel, row.last_error
     if error and is_limited_user and (channel is None or not channel.cluster):
@@ -381,5 +425,5 @@ def delivery_row(row: Delivery, now: float, *, is_limited_user: bool) -> dict[st
 
 
 def format_span(starts_at: float, ends_at: float) -> str:
-    """When something is, in UTC."""
+    """Return a time range in UTC as text."""
     return f"{format_utc(starts_at)[:16]} to {format_utc(ends_at)[:16]} UTC"

@@ -1,6 +1,6 @@
-"""Incidents by cause: rules, grouping, inhibition, silences and routes are pure; stores and senders are shells.
+"""Alerting. Rules, grouping, inhibition, silences and routes are pure; only the store and senders do I/O.
 
-docs/alerts.md.
+docs/reference/alerts.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loops of the process that looks and sends. One thread looks, some send: a slow mail server delays no look."""
+"""The threads of the alerting process: one evaluates the rules, others send, so slow receivers delay no evaluation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from django.db.models import Max
 from fleet.alerts.channels.deadman import DeadmanSwitch
 from fleet.alerts.evaluator import Evaluator, LiveUpdate, claim_ending_silences
 from fleet.alerts.incident_actions import notify_silence_end
-from fleet.alerts.outbox import SENDERS, SENDER_THREADS, Outbox, SenderSlots
+from fleet.alerts.outbox import SENDER_THREADS, SENDERS, Outbox, SenderSlots
 from fleet.alerts.repost import INTERVAL, Reposter
-from fleet.isolation import isolate_errors, for_each_cluster
+from fleet.isolation import for_each_cluster, isolate_errors
 from fleet.lease import LeaseHeldError
 from fleet.models import Cluster
 from fleet.models.alerting import Silence
@@ -26,33 +26,35 @@ from fleet.models.incidents import Incident, VersionChange
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks into an outbox that was empty: other processes put messages there, too.
+#: Seconds between two checks of an empty outbox, to which other processes add notifications, too.
 _IDLE = 1.0
-#: The same of all threads but the first, which may be waiting for a receiver.
+#: The same for the other sending threads, while the first one may be waiting for a receiver.
 _IDLE_OTHERS = 5.0
 
 
 @dataclass
 class AlertingProcess:
-    """Looks at every cluster, and sends what that owes, until it is told to stop."""
+    """Evaluates the rules for every cluster and sends the notifications, until `stop_event` is set."""
 
     evaluator: Evaluator
     deadman: DeadmanSwitch
     publish_update: Callable[[LiveUpdate], None]
     interval: float
     holder: str
-    #: Links in messages begin with it.
+    #: Base URL of links in notifications.
     console_url: str = ""
     stop_event: threading.Event = field(default_factory=threading.Event)
     _evaluated_event: threading.Event = field(default_factory=threading.Event)
-    #: There may be something to send: all who send look into the outbox.
+    #: Set when notifications may be due: all sending threads then check the outbox.
     _outbox_event: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look and send until `stopped` is set."""
+        """Evaluate and send until `stop_event` is set."""
         slots = SenderSlots()
         threads = [
-            threading.Thread(target=self._run_sender, args=(number, slots), name=f"send-{number}", daemon=True)
+            threading.Thread(
+                target=self._run_sender, args=(number, slots), name=f"send-{number}", daemon=True
+            )
             for number in range(SENDER_THREADS)
         ]
         heartbeat_thread = threading.Thread(target=self._run_heartbeat, name="deadman", daemon=True)
@@ -63,19 +65,21 @@ class AlertingProcess:
             started_at = time.monotonic()
             if self.evaluate_clusters(time.time()):
                 self._evaluated_event.set()
-            # By our own clock, not by how long it took; a look that is late is not made up for.
+            # Evaluate at a fixed interval, whatever an evaluation takes. Missed evaluations are not repeated.
             self.stop_event.wait(max(0.05, self.interval - (time.monotonic() - started_at)))
         self._outbox_event.set()
         for thread in threads:
             thread.join(timeout=15.0)
 
     def evaluate_clusters(self, now: float) -> bool:
-        """Look at every cluster; whether all of it could be kept."""
+        """Evaluate the rules for every cluster. Return whether all results were stored."""
         is_kept = False
-        with isolate_errors("the look failed") as block:
+        with isolate_errors("the alert rules could not be evaluated") as block:
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
             is_kept = for_each_cluster(
-                "the look failed", lambda cluster: self._evaluate_cluster(cluster.id, now), clusters
+                "the alert rules could not be evaluated",
+                lambda cluster: self._evaluate_cluster(cluster.id, now),
+                clusters,
             )
             for silence in claim_ending_silences(now):
                 is_kept &= self._notify_silence_end(silence, clusters, now)
@@ -93,26 +97,28 @@ class AlertingProcess:
             self.publish_update(update)
 
     def _notify_silence_end(self, silence: Silence, clusters: Sequence[Cluster], now: float) -> bool:
-        """Tell of the end of a silence; whether that could be done."""
-        with isolate_errors(f"silence {silence.pk}: nobody is warned of its end") as block:
+        """Notify that a silence ends soon. Return whether that succeeded."""
+        with isolate_errors(
+            f"silence {silence.pk}: the notification that it ends soon could not be queued"
+        ) as block:
             notify_silence_end(silence, now, self.console_url)
-            text = f"A silence ends within 15 minutes: {silence.reason}"
+            text = f"A silence ends within 15 min: {silence.reason}"
             for cluster in clusters:
                 if silence.cluster in ("", cluster.id):
                     self.publish_update(LiveUpdate(cluster.id, {}, text, "info"))
         return not block.has_failed
 
     def _run_sender(self, number: int, slots: SenderSlots) -> None:
-        """Send what is due. One thread looks for it once a second, the others seldom, or when it found something."""
+        """Send due notifications. The first thread checks every second, the others every 5 s or when there is work."""
         outbox = Outbox(f"{self.holder}/{number}", time.time, random.random, SENDERS, slots)
         while not self.stop_event.is_set():
             has_sent = False
-            with isolate_errors("a notification is not sent now"):
+            with isolate_errors("a notification could not be sent and will be retried"):
                 has_sent = outbox.send_next()
             if has_sent:
                 self._outbox_event.set()
                 continue
-            # In this order: whoever sets `stopped` sets `_owed` after it.
+            # In this order, because `run` sets `_outbox_event` after `stop_event`.
             self._outbox_event.clear()
             if not self.stop_event.is_set():
                 self._outbox_event.wait(_IDLE if number == 0 else _IDLE_OTHERS)
@@ -121,20 +127,20 @@ class AlertingProcess:
     def _run_reposter(self) -> None:
         reposter = Reposter(self.holder, time.time)
         while not self.stop_event.wait(INTERVAL):
-            with isolate_errors("open alerts cannot be posted now: Alertmanager gets them a minute later"):
+            with isolate_errors("open alerts could not be reposted to Alertmanager; next attempt in 60 s"):
                 reposter.post_open_alerts()
         connection.close()
 
     def _run_heartbeat(self) -> None:
         while not self.stop_event.wait(1.0):
-            with isolate_errors("the dead man's switch is not told now"):
+            with isolate_errors("the dead man's switch heartbeat could not be sent"):
                 if self._evaluated_event.is_set() and self.deadman.send_heartbeat(time.time()):
                     self._evaluated_event.clear()
 
 
 def prune(before: float) -> int:
-    """Delete incidents that were resolved before that, with their timelines and messages; how many rows."""
-    # The newest of each instance says what it runs now.
+    """Delete incidents resolved before a time, with timelines and deliveries, and old versions. Return the number."""
+    # Keep the newest row of each instance: it holds the current version.
     newest = VersionChange.objects.values("instance_id", "cluster").annotate(last=Max("pk")).values("last")
     versions = VersionChange.objects.filter(at__lt=before).exclude(pk__in=newest).delete()[0]
     return versions + Incident.objects.filter(resolved_at__lt=before).delete()[0]

@@ -1,6 +1,6 @@
-"""Would a rule have fired? Played over the history of changes, with the same numbers as live. Pure.
+"""Backtest of an alert rule over the history of state changes, with the same thresholds as live. Pure.
 
-A rule is played by itself: what would have explained or silenced its incidents is not. docs/alerts.md, "Back-test".
+A backtest runs one rule alone, without inhibition and silences. docs/reference/alerts.md, "Backtest".
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ _STATE_OF_KIND = {
 _LOST_STATES = frozenset(state.slug for state in LOST_OR_AT_RISK_STATES)
 _HARMED_STATES = frozenset(state.slug for state in AFFECTED_STATES)
 _SICK_STATES = frozenset(state.slug for state in FAULT_STATES)
-#: What the history calls that which is no instance, before the cluster's name.
+#: Prefixes of history ids that are not instances, before the name of the cluster.
 _BACKEND_PREFIX, _CLUSTER_PREFIX = "backend/", "cluster/"
-#: Kinds that are about instances, and which of their turns are looked at.
+#: Rule kinds about instances, each with the history ids it considers.
 _INSTANCE_FILTERS: Mapping[RuleKind, Callable[[str], bool]] = {
     RuleKind.INSTANCE: lambda instance: not instance.startswith((_BACKEND_PREFIX, _CLUSTER_PREFIX)),
     RuleKind.BACKEND: lambda instance: instance.startswith(_BACKEND_PREFIX),
     RuleKind.UNREACHABLE: lambda instance: instance.startswith(_CLUSTER_PREFIX),
 }
-#: Kinds that the history of instances can answer for.
+#: Rule kinds that are backtested over the history of instances.
 INSTANCE_KINDS = frozenset(_INSTANCE_FILTERS)
-#: Why others cannot be played.
+#: Reasons why a rule kind cannot be backtested.
 UNSUPPORTED_KINDS: Mapping[RuleKind, str] = {
-    RuleKind.BLIND: "While nobody polled nothing was written down, so this rule cannot be played over the history.",
-    RuleKind.DRIFT: "The history holds no policies, so this rule cannot be played over it.",
+    RuleKind.BLIND: "This rule cannot be backtested: nothing is recorded while Refloat is not polling.",
+    RuleKind.DRIFT: "This rule cannot be backtested: the history contains no policies.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStateChange:
-    """One agent's change of state."""
+    """A state change of one agent."""
 
     at: float
     agent: str
     old: str
     new: str
     cause: str = ""
-    #: Number of the round that found it; 0: not known.
+    #: Number of the poll that observed it; 0: not known.
     round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceStateChange:
-    """One instance's change of state."""
+    """A state change of one instance."""
 
     at: float
     instance: str
@@ -66,18 +66,18 @@ class InstanceStateChange:
 
 @dataclass(frozen=True, slots=True)
 class FiringPeriod:
-    """One time the rule would have fired."""
+    """A time range in which the rule would have fired."""
 
     cause: str
     began_at: float
     ended_at: float
     peak: int
-    #: Rounds it held in; None: not over, or nobody counts them.
+    #: Number of polls in which the rule held; None: still holding, or not known.
     rounds: int | None = None
 
     @property
     def seconds(self) -> float:
-        """How long it would have lasted."""
+        """Duration in seconds."""
         return self.ended_at - self.began_at
 
 
@@ -89,26 +89,33 @@ def run_backtest(
     labelled_agents: Collection[str] | None = None,
     instance_changes: Iterable[InstanceStateChange] = (),
 ) -> list[FiringPeriod]:
-    """The times a rule would have fired until then, oldest first.
+    """Return the times a rule would have fired up to `until`, oldest first.
 
-    `changes` and `turns` are oldest first; `labelled`: ids of agents with its label.
+    `changes` and `instance_changes` are sorted by time; `labelled_agents`: ids of the agents with the label of the
+    rule.
     """
     if rule.label and labelled_agents is not None:
         changes = (change for change in changes if change.agent in labelled_agents)
     if rule.kind in _INSTANCE_FILTERS:
-        relevant_changes = (instance_change for instance_change in instance_changes if _INSTANCE_FILTERS[rule.kind](instance_change.instance))
+        relevant_changes = (
+            instance_change
+            for instance_change in instance_changes
+            if _INSTANCE_FILTERS[rule.kind](instance_change.instance)
+        )
         firing_periods = _periods_by_instance(relevant_changes, changes, until)
         if rule.kind is RuleKind.UNREACHABLE:
             firing_periods = [replace(firing_period, peak=agent_count) for firing_period in firing_periods]
     elif rule.kind is RuleKind.RATE:
         firing_periods = _periods_by_rate(changes, rule.threshold(agent_count), until)
     else:
-        firing_periods = _periods_by_count(_STATE_OF_KIND[rule.kind], changes, rule.threshold(agent_count), until)
+        firing_periods = _periods_by_count(
+            _STATE_OF_KIND[rule.kind], changes, rule.threshold(agent_count), until
+        )
     return sorted(_select_periods(firing_periods, rule), key=lambda firing_period: firing_period.began_at)
 
 
 def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
-    """`Would have fired 3 times in 7 days, longest 12 min.`"""
+    """Return the result of a backtest: `Would have fired 3 times in 7 days, longest 12 min.`"""
     period = f"{days:g} day{'s' if days != 1 else ''}" if days >= 1 else format_duration(days * 86400.0)
     if not firing_periods:
         return f"Would not have fired in {period}."
@@ -117,7 +124,7 @@ def summary_of(firing_periods: Sequence[FiringPeriod], days: float) -> str:
 
 
 class _StateCounts:
-    """How many agents are in one of some states now, by cause."""
+    """The number of agents in one of the given states, by cause."""
 
     def __init__(self, states: Collection[str]) -> None:
         self._states = states
@@ -128,7 +135,7 @@ class _StateCounts:
         return self._counts.get(cause, 0)
 
     def apply(self, change: AgentStateChange) -> Iterator[str]:
-        """Take a change in, and answer the causes whose number may be another one now."""
+        """Apply a change, and yield the causes whose counts may have changed."""
         previous_cause = self._cause_by_agent.pop(change.agent, None)
         if previous_cause is not None:
             self._counts[previous_cause] -= 1
@@ -141,7 +148,7 @@ class _StateCounts:
 
 
 class _FiringTracker:
-    """What holds now, by cause, and what held before."""
+    """The causes for which a rule holds, and the times for which it held before."""
 
     def __init__(self) -> None:
         self._starts: dict[str, tuple[float, int]] = {}
@@ -163,16 +170,20 @@ class _FiringTracker:
             )
 
     def firing_periods(self, until: float) -> list[FiringPeriod]:
-        open_periods = (FiringPeriod(cause, at, until, self._peaks[cause]) for cause, (at, _) in self._starts.items())
+        open_periods = (
+            FiringPeriod(cause, at, until, self._peaks[cause]) for cause, (at, _) in self._starts.items()
+        )
         return [*self._ended_periods, *open_periods]
 
 
 def _round_count(first: int, last: int) -> int | None:
-    # They are numbered by time and interval: with another interval the numbers begin elsewhere.
+    # Poll numbers derive from time and interval, so they are not comparable after the interval changed.
     return last - first if 0 < first <= last else None
 
 
-def _periods_by_count(state: str, changes: Iterable[AgentStateChange], threshold: int, until: float) -> list[FiringPeriod]:
+def _periods_by_count(
+    state: str, changes: Iterable[AgentStateChange], threshold: int, until: float
+) -> list[FiringPeriod]:
     counts, tracker = _StateCounts({state}), _FiringTracker()
     for change in changes:
         for cause in tuple(counts.apply(change)):
@@ -183,9 +194,13 @@ def _periods_by_count(state: str, changes: Iterable[AgentStateChange], threshold
     return tracker.firing_periods(until)
 
 
-def _periods_by_instance(instance_changes: Iterable[InstanceStateChange], changes: Iterable[AgentStateChange], until: float) -> list[FiringPeriod]:
+def _periods_by_instance(
+    instance_changes: Iterable[InstanceStateChange], changes: Iterable[AgentStateChange], until: float
+) -> list[FiringPeriod]:
     counts, tracker = _StateCounts(_HARMED_STATES), _FiringTracker()
-    streams: tuple[Iterable[AgentStateChange | InstanceStateChange], Iterable[AgentStateChange | InstanceStateChange]] = (changes, instance_changes)
+    streams: tuple[
+        Iterable[AgentStateChange | InstanceStateChange], Iterable[AgentStateChange | InstanceStateChange]
+    ] = (changes, instance_changes)
     for event in merge(*streams, key=attrgetter("at")):
         if isinstance(event, AgentStateChange):
             for cause in counts.apply(event):
@@ -209,21 +224,31 @@ def _periods_by_rate(changes: Iterable[AgentStateChange], threshold: int, until:
             continue
         end = min(change.at + RATE_SECONDS, until)
         if firing_periods and change.at <= firing_periods[-1].ended_at:
-            firing_periods[-1] = FiringPeriod("", firing_periods[-1].began_at, end, max(firing_periods[-1].peak, len(loss_times)))
+            firing_periods[-1] = FiringPeriod(
+                "", firing_periods[-1].began_at, end, max(firing_periods[-1].peak, len(loss_times))
+            )
         else:
             firing_periods.append(FiringPeriod("", change.at, end, len(loss_times)))
     return firing_periods
 
 
 def _select_periods(firing_periods: Iterable[FiringPeriod], rule: Rule) -> list[FiringPeriod]:
-    """Those that lasted long enough, each with what came back at its cause before it was resolved."""
+    """Return the times that lasted long enough to fire, merged where the rule held again before it was resolved."""
     selected_periods: list[FiringPeriod] = []
     last: dict[str, int] = {}
     for firing_period in sorted(firing_periods, key=lambda candidate: candidate.began_at):
         last_index = last.get(firing_period.cause)
-        if last_index is not None and firing_period.began_at - selected_periods[last_index].ended_at < rule.recover_seconds:
+        if (
+            last_index is not None
+            and firing_period.began_at - selected_periods[last_index].ended_at < rule.recover_seconds
+        ):
             previous = selected_periods[last_index]
-            selected_periods[last_index] = FiringPeriod(firing_period.cause, previous.began_at, firing_period.ended_at, max(previous.peak, firing_period.peak))
+            selected_periods[last_index] = FiringPeriod(
+                firing_period.cause,
+                previous.began_at,
+                firing_period.ended_at,
+                max(previous.peak, firing_period.peak),
+            )
         elif firing_period.seconds >= rule.pending_seconds and (
             firing_period.rounds is None or firing_period.rounds >= rule.pending_rounds
         ):

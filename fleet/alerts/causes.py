@@ -1,6 +1,6 @@
-"""What the fleet suffers from now: the causes that incidents would be about, of one moment. Pure.
+"""The current causes of trouble in the fleet: those that incidents would have. Pure.
 
-Pages name these, so that they say what an incident says: docs/alerts.md, "Inhibition".
+Pages list them in the words of incidents. docs/reference/alerts.md, "Inhibition".
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from fleet.alerts.facts import (
     backend_cause_of,
-    sick_since_by_key,
     cause_of_instance,
-    is_joint_failure,
-    group_instances,
-    root_cause_of,
     cluster_cause_of,
+    group_instances,
+    is_joint_failure,
+    root_cause_of,
+    sick_since_by_key,
 )
 from fleet.alerts.inhibition import JOINT_KINDS, STRENGTH_ORDER
 from fleet.monitoring.classify import prepare_frame
@@ -26,20 +26,20 @@ from fleet.vocabulary.naming import natural_sort_key
 
 @dataclass(frozen=True, slots=True)
 class SickCause:
-    """One cause that stands for itself."""
+    """A cause that no stronger cause inhibits."""
 
     key: str
-    #: Without a full stop: `proxy-1 does not answer`.
+    #: A clause without a full stop: `proxy-1 does not answer`.
     description: str
 
 
 def find_causes(table: FleetTable) -> tuple[SickCause, ...]:
-    """Return the causes that stand for themselves, the strongest first; what a stronger one explains is left out."""
+    """Return the current causes, the strongest first, without those that a stronger cause inhibits."""
     if table.as_of is None:
         return ()
     frame = prepare_frame(table.fleet, table.as_of)
     if frame.unreachable:
-        return (SickCause(cluster_cause_of(table.cluster).key, "no instance of the cluster answers"),)
+        return (SickCause(cluster_cause_of(table.cluster).key, "no instance of the cluster responds"),)
     sick = [view for view in table.instances.values() if view.state in FAULT_STATES]
     keys = {cause_of_instance(view).key for view in sick}
     sick = [view for view in sick if root_cause_of(view) not in keys]
@@ -57,10 +57,12 @@ def find_causes(table: FleetTable) -> tuple[SickCause, ...]:
         ]
     members_by_cause = group_instances(table.instances.values())
     for cause in sorted(members_by_cause, key=lambda cause: STRENGTH_ORDER.index(cause.kind)):
-        assert cause.kind in JOINT_KINDS, "what fails together is a region or a proxy group"
+        assert cause.kind in JOINT_KINDS, "only regions and proxy groups fail together"
         members = [view for view in sick if cause_of_instance(view).key in members_by_cause[cause]]
         if is_joint_failure(len(members), len(members_by_cause[cause])):
-            description = f"{len(members)} of {len(members_by_cause[cause])} instances of {cause.name} are sick"
+            description = (
+                f"{len(members)} of {len(members_by_cause[cause])} instances of {cause.name} are failing"
+            )
             causes.append(SickCause(cause.key, description))
             sick = [view for view in sick if view not in members]
     return (*causes, *_instance_causes(sick))
@@ -72,14 +74,19 @@ def _backend_description(table: FleetTable) -> str:
         for view in table.instances.values()
         if view.facts.kind is InstanceKind.AUTH and view.state is not InstanceState.GONE
     ]
-    return f"all {len(auths)} auth servers fell sick together, likely because of their backend"
+    return f"all {len(auths)} auths failed at the same time, probably because of the auth backend"
 
 
 def _instance_causes(sick: Sequence[InstanceView]) -> list[SickCause]:
-    """Each by itself; one that merely expired while an auth is sick, and names none, could not write its heartbeat."""
+    """Return one cause per instance, without expired proxies of unknown auth while an auth is failing.
+
+    Such a proxy probably could not write its heartbeat because of that auth.
+    """
     has_sick_auth = any(view.facts.kind is InstanceKind.AUTH for view in sick)
     independent_views = [
-        view for view in sick if not (has_sick_auth and _is_proxy_without_auth(view) and view.state is InstanceState.EXPIRED)
+        view
+        for view in sick
+        if not (has_sick_auth and _is_proxy_without_auth(view) and view.state is InstanceState.EXPIRED)
     ]
     independent_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
     return [

@@ -1,6 +1,6 @@
-"""Look at a cluster through the record, and keep what comes of it: the shell around `round.look`.
+"""Evaluate the alert rules of a cluster and store the results: the I/O around `round.evaluate`.
 
-It runs in a process of its own by its own clock, so dead pollers, a dead broker and a dead Redis are noticed.
+Evaluation runs in its own process and by its own clock, so it detects dead pollers, a dead broker and a dead Redis.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from fleet import lease
 from fleet.alerts import digest, notifications, store
-from fleet.alerts.facts import Facts, AffectedCounter, Mask, blind_facts, gather, match_names
+from fleet.alerts.facts import AffectedCounter, Facts, Mask, blind_facts, gather, match_names
 from fleet.alerts.lifecycle import Evaluation, with_notification
 from fleet.alerts.matchers import Matcher, is_agent_matching
 from fleet.alerts.notifications import Links
@@ -32,36 +32,36 @@ from fleet.monitoring.state import StateError
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import (
-    TimelineEntry,
     Incident,
     IncidentState,
     Notification,
     NotificationKind,
     Severity,
+    TimelineEntry,
     TimelineKind,
 )
 
-#: Names of instances that do not run as is wanted. That is for others to know; alerting is told.
+#: Returns the names of instances whose policies drift from the desired values. Injected, because changes own that.
 DriftLookup = Callable[[str, Iterable[InstanceView]], Sequence[str]]
-#: What a timeline says before a message that no channel takes.
-_NO_RECEIVER_PREFIX = "To nobody, for no channel is on its route: "
-#: Seconds between two looks whether a digest is due.
+#: Start of the timeline entry of a notification without recipients.
+_NO_RECEIVER_PREFIX = "Nothing was sent because the route has no channel: "
+#: Seconds between two checks for due digests.
 _DIGEST_CHECK_SECONDS = 60.0
 
 
 def no_drift(cluster: str, views: Iterable[InstanceView]) -> Sequence[str]:
-    """Nothing is wanted, so nothing drifts."""
+    """Return no names: without desired policies nothing drifts."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class LiveUpdate:
-    """What people with an open page are told of one look."""
+    """The result of one evaluation for open pages."""
 
     cluster: str
-    #: Open incidents by severity, without those that something explains or silences.
+    #: Number of open incidents by severity, without inhibited and silenced ones.
     open_counts: Mapping[str, int]
-    #: What to say; empty: only the numbers changed.
+    #: Message to show; empty: only the counts changed.
     text: str = ""
     severity: str = ""
     number: int | None = None
@@ -69,23 +69,27 @@ class LiveUpdate:
 
 @dataclass(slots=True)
 class _ClusterIncidents:
-    """The incidents of a cluster as this process left them: nobody else writes more than who acknowledged them."""
+    """The open incidents of a cluster as this process wrote them: other processes only change acknowledgements."""
 
     rows: dict[str, rows.Incident]
     incidents: Mapping[str, Incident]
-    #: As `store.acknowledged` has it.
+    #: Result of `store.read_acknowledgements`.
     acknowledgements: store.Acknowledgements
     steady_state: SteadyState | None = None
 
 
 def _acknowledgements_of(incident_rows: Mapping[str, rows.Incident]) -> store.Acknowledgements:
-    return len(incident_rows), {row.id: row.acked_at for row in incident_rows.values() if row.acked_at is not None}
+    return len(incident_rows), {
+        row.id: row.acked_at for row in incident_rows.values() if row.acked_at is not None
+    }
 
 
 class Evaluator:
-    """Looks at clusters. One object serves one process."""
+    """Evaluates the alert rules of clusters. One object per process."""
 
-    def __init__(self, reader: Reader, holder: str, console_url: str = "", find_drifted: DriftLookup = no_drift) -> None:
+    def __init__(
+        self, reader: Reader, holder: str, console_url: str = "", find_drifted: DriftLookup = no_drift
+    ) -> None:
         self._reader = reader
         self._holder = holder
         self._console_url = console_url.rstrip("/")
@@ -100,34 +104,53 @@ class Evaluator:
         self._open_counts: dict[str, Mapping[str, int]] = {}
 
     def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
-        """Take one look and keep what it changed; answers what is new. Raises LeaseHeldError, DatabaseError."""
+        """Evaluate the rules once and store the results. Return what changed. Raises LeaseHeldError, DatabaseError."""
         started_at = perf_counter()
         if cluster not in self._leases:
             alerting.AlertClock.objects.get_or_create(cluster_id=cluster)
             self._leases[cluster] = lease.take(cluster, lease.ALERTS, self._holder, to_moment(now))
         rules = tuple(store.read_rules(cluster))
-        active_silences = tuple(find_active_silences(store.read_silences(now), store.read_windows(), cluster, now))
+        active_silences = tuple(
+            find_active_silences(store.read_silences(now), store.read_windows(), cluster, now)
+        )
         facts = self.gather_facts(cluster, now, active_silences)
         cluster_incidents = self._load_incidents(cluster)
         steady_state = cluster_incidents.steady_state
         if steady_state is not None and steady_state.applies_to(
-            facts, rules, active_silences, store.read_routes(cluster) if steady_state.routes is not None else None
+            facts,
+            rules,
+            active_silences,
+            store.read_routes(cluster) if steady_state.routes is not None else None,
         ):
             with self._fenced_transaction(cluster, now, started_at):
                 self._record_versions(cluster, facts, now)
             return None
-        # Whatever goes wrong from here on, the next look reads them again.
+        # If anything fails from here on, the next evaluation reads the incidents again.
         del self._cluster_incidents[cluster]
         incident_rows = cluster_incidents.rows
-        outcome = evaluate(cluster_incidents.incidents, facts, rules, active_silences, lambda key: store.read_previous(cluster, key))
+        outcome = evaluate(
+            cluster_incidents.incidents,
+            facts,
+            rules,
+            active_silences,
+            lambda key: store.read_previous(cluster, key),
+        )
         can_escalate = _can_escalate(outcome)
         tree = store.read_routes(cluster) if outcome.notifications or can_escalate else ()
         _escalate(outcome, tree, now)
         _mark_unreceived(outcome, incident_rows, tree, now)
         with self._fenced_transaction(cluster, now, started_at):
-            store.save_outcome(incident_rows, outcome.changed_incidents, outcome.dropped_incidents, outcome.timeline_entries, cluster_incidents.incidents)
+            store.save_outcome(
+                incident_rows,
+                outcome.changed_incidents,
+                outcome.dropped_incidents,
+                outcome.timeline_entries,
+                cluster_incidents.incidents,
+            )
             for notification in outcome.notifications:
-                self._enqueue_notification(notification, incident_rows[notification.incident.key], tree, rules, now)
+                self._enqueue_notification(
+                    notification, incident_rows[notification.incident.key], tree, rules, now
+                )
             self._record_versions(cluster, facts, now)
         update = self._update_of(cluster, outcome, incident_rows)
         open_rows = {key: incident_rows[key] for key in outcome.incidents}
@@ -140,57 +163,82 @@ class Evaluator:
         return update
 
     def _load_incidents(self, cluster: str) -> _ClusterIncidents:
-        """Return the open incidents: those of the last look, unless somebody changed one since."""
+        """Return the open incidents: those of the last evaluation, unless somebody changed one since."""
         cluster_incidents = self._cluster_incidents.get(cluster)
-        if cluster_incidents is None or store.read_acknowledgements(cluster) != cluster_incidents.acknowledgements:
+        if (
+            cluster_incidents is None
+            or store.read_acknowledgements(cluster) != cluster_incidents.acknowledgements
+        ):
             incident_rows = store.load_incidents(cluster)
             incidents = {key: store.incident_of(row) for key, row in incident_rows.items()}
-            cluster_incidents = self._cluster_incidents[cluster] = _ClusterIncidents(incident_rows, incidents, _acknowledgements_of(incident_rows))
+            cluster_incidents = self._cluster_incidents[cluster] = _ClusterIncidents(
+                incident_rows, incidents, _acknowledgements_of(incident_rows)
+            )
         return cluster_incidents
 
     def gather_facts(self, cluster: str, now: float, active_silences: Sequence[Silence]) -> Facts:
-        """What is known of a cluster now. That the record cannot be read is known, too."""
+        """Return the facts of a cluster now. If the fleet state cannot be read, they say so."""
         try:
             table = self._reader.table(cluster, now)
         except StateError as error:
-            return blind_facts(cluster, now, None, f"The record cannot be read: {error}.")
+            return blind_facts(
+                cluster, now, None, f"Refloat monitoring cannot read the fleet state: {error}."
+            )
         patterns = store.read_labels(cluster)
-        muting_matchers = [silence.matchers for silence in active_silences if is_agent_matching(silence.matchers)]
+        muting_matchers = [
+            silence.matchers for silence in active_silences if is_agent_matching(silence.matchers)
+        ]
         key = (table.epoch, table.as_of, table.stale, tuple(sorted(patterns.items())), tuple(muting_matchers))
         cache_entry = self._facts.get(cluster)
         if cache_entry is None or cache_entry[0] != key or table.stale:
             labels = self._label_masks(table, patterns)
             drifted_instances = () if table.stale else self._find_drifted(cluster, table.instances.values())
             affected_counter = self._affected_counters.setdefault(cluster, AffectedCounter())
-            cache_entry = (key, gather(table, now, labels, match_muted_agents(table, muting_matchers, labels), drifted_instances, affected_counter))
+            cache_entry = (
+                key,
+                gather(
+                    table,
+                    now,
+                    labels,
+                    match_muted_agents(table, muting_matchers, labels),
+                    drifted_instances,
+                    affected_counter,
+                ),
+            )
             self._facts[cluster] = cache_entry
         return replace(cache_entry[1], now=now)
 
     def _label_masks(self, table: FleetTable, patterns: Mapping[str, Sequence[str]]) -> dict[str, Mask]:
-        """Which agents have each label. A hundred thousand names take a while: only when names or labels changed."""
+        """Return the mask of agents per label. Recomputed only when names or labels changed, because that is slow."""
         key = (table.epoch, len(table.names), tuple(sorted(patterns.items())))
         cache_entry = self._labels.get(table.cluster)
         if cache_entry is None or cache_entry[0] != key:
-            cache_entry = (key, {label: match_names(table.names, label_patterns) for label, label_patterns in patterns.items()})
+            cache_entry = (
+                key,
+                {
+                    label: match_names(table.names, label_patterns)
+                    for label, label_patterns in patterns.items()
+                },
+            )
             self._labels[table.cluster] = cache_entry
         return cache_entry[1]
 
     @contextmanager
     def _fenced_transaction(self, cluster: str, now: float, started_at: float) -> Iterator[None]:
-        """A transaction that keeps a look. Its first write fences the others, and prolongs the lease."""
+        """Open the transaction of an evaluation. Its first write fences other processes and extends the lease."""
         try:
             with lease.fenced_transaction(self._leases[cluster], to_moment(now)):
                 took_ms = (perf_counter() - started_at) * 1000
                 alerting.AlertClock.objects.filter(cluster=cluster).update(looked_at=now, took_ms=took_ms)
                 yield
         except lease.LeaseLostError:
-            # What is in memory is true only as long as no other process looks.
+            # The cached incidents are only valid while no other process evaluates this cluster.
             del self._leases[cluster]
             self._cluster_incidents.pop(cluster, None)
             raise
 
     def _record_versions(self, cluster: str, facts: Facts, now: float) -> None:
-        """Keep what versions run, for those who ask what changed; and make digests when they are due."""
+        """Record version changes of instances, and create due digests."""
         if facts.fresh and facts.versions != self._versions.get(cluster):
             store.record_versions(cluster, facts.versions, now)
             self._versions[cluster] = facts.versions
@@ -199,7 +247,12 @@ class Evaluator:
             digest.enqueue_digests(alerting.AlertClock.objects.get(cluster=cluster), now, self._console_url)
 
     def _enqueue_notification(
-        self, notification: Notification, row: rows.Incident, tree: Sequence[Route], rules: Sequence[Rule], now: float
+        self,
+        notification: Notification,
+        row: rows.Incident,
+        tree: Sequence[Route],
+        rules: Sequence[Rule],
+        now: float,
     ) -> None:
         incident = notification.incident
         strongest = Evaluation(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(incident)
@@ -212,9 +265,15 @@ class Evaluator:
             planned_receivers = store.plan_end_receivers(row, planned_receivers, now)
         store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
 
-    def _update_of(self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident]) -> LiveUpdate | None:
+    def _update_of(
+        self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident]
+    ) -> LiveUpdate | None:
         open_counts = count_open(outcome.incidents.values())
-        new_notifications = [notification for notification in outcome.notifications if notification.kind is not NotificationKind.REPEAT]
+        new_notifications = [
+            notification
+            for notification in outcome.notifications
+            if notification.kind is not NotificationKind.REPEAT
+        ]
         if not new_notifications and open_counts == self._open_counts.get(cluster):
             return None
         self._open_counts[cluster] = open_counts
@@ -222,21 +281,31 @@ class Evaluator:
             return LiveUpdate(cluster, open_counts)
         worst_notification = max(new_notifications, key=lambda notification: notification.incident.severity)
         row = incident_rows[worst_notification.incident.key]
-        severity = "resolved" if worst_notification.kind is NotificationKind.RESOLVED else worst_notification.incident.severity.slug
+        severity = (
+            "resolved"
+            if worst_notification.kind is NotificationKind.RESOLVED
+            else worst_notification.incident.severity.slug
+        )
         return LiveUpdate(cluster, open_counts, notifications.subject(worst_notification), severity, row.pk)
 
 
 def _mark_unreceived(
     outcome: EvaluationOutcome, incident_rows: Mapping[str, rows.Incident], tree: Sequence[Route], now: float
 ) -> None:
-    """Have timelines say that a message went to nobody, where no channel is on its route."""
+    """Mark timeline entries of notifications that no channel receives."""
     unreceived_keys = set()
     for notification in outcome.notifications:
         key = notification.incident.key
         if notification.kind is NotificationKind.RESOLVED:
-            has_receiver = key in incident_rows and any(store.read_notified_channels(incident_rows[key]).values())
+            has_receiver = key in incident_rows and any(
+                store.read_notified_channels(incident_rows[key]).values()
+            )
         else:
-            has_receiver = bool(plan_receivers(match_routes(tree, notification.incident), notification.incident, notification.kind, now))
+            has_receiver = bool(
+                plan_receivers(
+                    match_routes(tree, notification.incident), notification.incident, notification.kind, now
+                )
+            )
         if not has_receiver:
             unreceived_keys.add(key)
     outcome.timeline_entries[:] = [
@@ -251,7 +320,7 @@ def _mark_unreceived(
 
 
 def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
-    """Open incidents by severity, those that stand for themselves and are not silenced."""
+    """Count open incidents by severity, without inhibited and silenced ones."""
     counts = {severity.slug: 0 for severity in Severity}
     for incident in incidents:
         if incident.is_open and not incident.inhibited_by and not incident.silenced_by:
@@ -262,7 +331,7 @@ def count_open(incidents: Iterable[Incident]) -> dict[str, int]:
 def match_muted_agents(
     table: FleetTable, matchers: Sequence[Sequence[Matcher]], labels: Mapping[str, Mask]
 ) -> Mask | None:
-    """Which agents silences leave out; None: none of them."""
+    """Return the mask of silenced agents; None without silences of agents."""
     if not matchers:
         return None
     total = np.zeros(len(table.names), np.bool_)
@@ -272,7 +341,7 @@ def match_muted_agents(
 
 
 def match_agents(table: FleetTable, conditions: Sequence[Matcher], labels: Mapping[str, Mask]) -> Mask:
-    """Which agents all conditions hold of."""
+    """Return the mask of agents that match all conditions."""
     mask = np.ones(len(table.names), np.bool_)
     for matcher in conditions:
         matcher_mask = np.zeros(len(table.names), np.bool_)
@@ -286,14 +355,14 @@ def match_agents(table: FleetTable, conditions: Sequence[Matcher], labels: Mappi
 
 
 def claim_ending_silences(now: float) -> list[alerting.Silence]:
-    """Silences that end soon and of which nobody was told; each is answered once."""
+    """Return the silences that end soon, each once."""
     ending_silences = alerting.Silence.objects.filter(
         warned=False, starts_at__lte=now, ends_at__gt=now, ends_at__lte=now + WARN_BEFORE
     )
     return [
         silence
         for silence in ending_silences
-        # Who has just made a short one knows when it ends.
+        # Do not warn of short silences right after they are created.
         if silence.ends_at - now <= (silence.ends_at - silence.starts_at) / 2
         and alerting.Silence.objects.filter(pk=silence.pk, warned=False).update(warned=True)
     ]
@@ -301,19 +370,30 @@ def claim_ending_silences(now: float) -> list[alerting.Silence]:
 
 def _can_escalate(outcome: EvaluationOutcome) -> bool:
     return any(
-        incident.severity is Severity.CRITICAL and incident.state is IncidentState.FIRING and incident.escalated_at is None
+        incident.severity is Severity.CRITICAL
+        and incident.state is IncidentState.FIRING
+        and incident.escalated_at is None
         for incident in outcome.incidents.values()
     )
 
 
 def _escalate(outcome: EvaluationOutcome, tree: Sequence[Route], now: float) -> None:
-    """Tell the second level of what nobody acknowledged."""
+    """Escalate critical incidents that were not acknowledged in time."""
     for key, incident in list(outcome.incidents.items()):
         at = escalates_at(match_routes(tree, incident), incident) if tree else None
         if at is None or at > now:
             continue
         after = replace(with_notification(incident, now), escalated_at=now)
         outcome.incidents[key] = after
-        outcome.changed_incidents = [changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key] + [after]
+        outcome.changed_incidents = [
+            changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key
+        ] + [after]
         outcome.notifications.append(Notification(NotificationKind.ESCALATED, after, now, after.notices))
-        outcome.timeline_entries.append((after, TimelineEntry(now, TimelineKind.ESCALATED, "Nobody acknowledged it.")))
+        outcome.timeline_entries.append(
+            (
+                after,
+                TimelineEntry(
+                    now, TimelineKind.ESCALATED, "Escalated because nobody acknowledged the incident."
+                ),
+            )
+        )

@@ -1,6 +1,6 @@
-"""What alerting looks at: one table of the fleet, counted by cause in one vectorised pass. Pure.
+"""The facts that alert rules use: one fleet table, counted by cause in one vectorised pass. Pure.
 
-docs/alerts.md, "Facts".
+docs/reference/alerts.md, "Inputs of an evaluation".
 """
 
 from __future__ import annotations
@@ -19,72 +19,79 @@ from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, AFFECTED_STATES, LOST_OR_AT_RISK_STATES, Reason, Recovery, State
+from fleet.vocabulary.verdicts import (
+    AFFECTED_STATES,
+    BACKEND_CAUSE,
+    LOST_OR_AT_RISK_STATES,
+    Reason,
+    Recovery,
+    State,
+)
 
-#: The rate of loss is that of so many seconds.
+#: Seconds over which the loss rate is counted.
 RATE_SECONDS = 60.0
 _NAMES = 10
 
 Mask = npt.NDArray[np.bool_]
-#: One object: what was counted last is known again by it.
+#: One shared object, because `AffectedCounter` compares labels by identity.
 _NO_LABELS: Mapping[str, Mask] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedGroup:
-    """Agents that one cause harms."""
+    """The agents that one cause affects."""
 
     cause: Cause
     stranded_count: int = 0
     at_risk_count: int = 0
-    #: Stranded agents by label, and agents at risk.
+    #: Number of stranded agents by label, and of agents at risk.
     stranded_by_label: Mapping[str, int] = field(default_factory=dict)
     at_risk_by_label: Mapping[str, int] = field(default_factory=dict)
     names: tuple[str, ...] = ()
-    #: When the last of them is back by itself; None when that cannot be said of each.
+    #: Time at which the last agent recovers automatically; None if that is not known for every agent.
     heals_at: float | None = None
-    #: Some come back only when the cause does.
+    #: Some of the agents recover only after the cause recovers.
     stuck: bool = False
 
     def count(self, *, is_stranded: bool, label: str = "") -> int:
-        """How many of one of the two states; with a label only those that have it."""
+        """Return the number of stranded agents or agents at risk; with `label` only those with that label."""
         if label:
             return (self.stranded_by_label if is_stranded else self.at_risk_by_label).get(label, 0)
         return self.stranded_count if is_stranded else self.at_risk_count
 
     @property
     def labels(self) -> frozenset[str]:
-        """Labels of the agents it harms."""
+        """Labels of the affected agents."""
         label_counts = (*self.stranded_by_label.items(), *self.at_risk_by_label.items())
         return frozenset(label for label, count in label_counts if count)
 
 
 @dataclass(frozen=True, slots=True)
 class SickInstance:
-    """An auth or proxy that is not well."""
+    """An auth or proxy that is not responding, unhealthy or expired."""
 
     cause: Cause
     sentence: str
     agent_count: int
-    #: It answers, its resource ran out, and it does not say which auth writes that: any sick auth explains it.
+    #: A proxy that responds, whose resource expired, and whose auth is not known: any failing auth explains it.
     expired_only: bool = False
-    #: Key of the auth that a proxy heartbeats through; empty when it says none.
+    #: Key of the auth that receives the heartbeats of a proxy; empty if not known.
     depends_on: str = ""
-    #: Key of the cause that it suffers from when that is not itself.
+    #: Key of the cause behind the failure; empty if the instance itself is the cause.
     root_cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one cluster at one look."""
+    """The facts of one cluster at one evaluation."""
 
     cluster: str
     now: float
-    #: When the newest round concluded: it tells rounds apart.
+    #: Time of the newest poll of the fleet; identifies the poll.
     as_of: float | None
-    #: False when we are blind; nothing below `blindness` means anything then.
+    #: False while Refloat is blind: the fields after `blind_reason` are then meaningless.
     fresh: bool
-    #: Why we are blind, one sentence; empty when we are not.
+    #: Why Refloat is blind, as one sentence; empty if it is not.
     blind_reason: str = ""
     agent_count: int = 0
     stranded_count: int = 0
@@ -96,18 +103,18 @@ class Facts:
     recently_lost_count: int = 0
     excess_count: int = 0
     drifted_agent_count: int = 0
-    #: Names of instances that do not run with the policies that are wanted of them.
+    #: Names of instances that do not match their desired policies.
     drifted_instances: tuple[str, ...] = ()
-    #: Name and version of every instance that says one, by its id.
+    #: Name and version of every instance that reports a version, by id.
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    #: What fails together has one cause: proxy groups and regions, and the keys of the instances of each.
+    #: Proxy groups and regions, each with the keys of its instances: instances that fail together have one cause.
     members_by_cause: Mapping[Cause, tuple[str, ...]] = field(default_factory=dict)
-    #: When each sick instance fell sick, by its key; of the backend and the cluster the earliest that it can have been.
+    #: Start of the failure of each failing instance, by key; for backend and cluster the earliest possible time.
     sick_since: Mapping[str, float] = field(default_factory=dict)
 
 
 def blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> Facts:
-    """Facts when we see nothing."""
+    """Return the facts of a cluster while Refloat is blind."""
     return Facts(cluster, now, as_of, fresh=False, blind_reason=reason)
 
 
@@ -119,20 +126,24 @@ def gather(
     drifted_instances: Sequence[str] = (),
     affected_counter: AffectedCounter | None = None,
 ) -> Facts:
-    """Count one table. `labels`: which agents have each; `muted`: agents that silences leave out.
+    """Return the facts of one fleet table. `labels`: mask of agents per label; `muted_mask`: mask of silenced agents.
 
-    `harmed` is that of the look before, if there is one.
+    `affected_counter`: cache of the previous evaluation, if any.
     """
     if table.as_of is None:
-        return blind_facts(table.cluster, now, None, "No round has concluded yet.")
+        return blind_facts(
+            table.cluster, now, None, "Refloat monitoring has not completed a poll of the fleet yet."
+        )
     if table.stale:
         age = round(now - table.as_of)
         return blind_facts(
-            table.cluster, now, table.as_of, f"Polling has stopped: the newest round is {age} s old."
+            table.cluster, now, table.as_of, f"Refloat monitoring has stopped: data is {age} s old."
         )
     frame = prepare_frame(table.fleet, table.as_of)
     if frame.blind:
-        return blind_facts(table.cluster, now, table.as_of, "Our own pollers are blind: their self-probe fails.")
+        return blind_facts(
+            table.cluster, now, table.as_of, "Refloat monitoring is blind: its self-probe fails."
+        )
     verdicts = table.verdicts if muted_mask is None or not muted_mask.any() else table.verdicts.copy()
     if verdicts is not table.verdicts and muted_mask is not None:
         verdicts["state"][muted_mask] = State.HEALTHY
@@ -145,7 +156,9 @@ def gather(
         agent_count=int(np.count_nonzero(_counted_agents(table, verdicts))),
         stranded_count=int(np.count_nonzero(states == State.STRANDED)),
         groups=(affected_counter or AffectedCounter()).count(table, verdicts, labels or _NO_LABELS),
-        sick=tuple(_sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES),
+        sick=tuple(
+            _sick_instance_of(view) for view in table.instances.values() if view.state in FAULT_STATES
+        ),
         backend_down=frame.backend_down,
         unreachable=frame.unreachable,
         recently_lost_count=int(np.count_nonzero(_recently_lost_agents(table, verdicts))),
@@ -163,7 +176,7 @@ def gather(
 
 
 def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
-    """Which names match any of the patterns: exact, or with `*` and `?`."""
+    """Return the mask of names that match any of the patterns: exact, or with `*`, `?` and `[...]`."""
     mask = np.zeros(len(names), np.bool_)
     exact, globs = set(), []
     for pattern in patterns:
@@ -179,30 +192,32 @@ def match_names(names: Sequence[str], patterns: Iterable[str]) -> Mask:
 
 
 def cause_of_instance(view: InstanceView) -> Cause:
-    """An instance as a cause."""
+    """Return the cause of an incident about an instance."""
     return Cause(CauseKind(view.facts.kind.value), view.facts.id, view.facts.name)
 
 
 def root_cause_of(view: InstanceView) -> str:
-    """The key of what an instance suffers from when that is not itself; empty when it is."""
+    """Return the key of the cause behind the failure of an instance; empty if the instance itself is the cause."""
     if not view.cause or view.cause.startswith(f"{CauseKind.BACKEND.value}/"):
-        return view.cause  # it has the form of a key
+        return view.cause  # already a key
     return f"{CauseKind.AUTH.value}/{view.cause}"
 
 
 def backend_cause_of(cluster: str) -> Cause:
-    """What the auths of a cluster keep their resources in, as a cause."""
-    return Cause(CauseKind.BACKEND, cluster, f"backend/{cluster}")
+    """Return the cause of an incident about the auth backend of a cluster."""
+    return Cause(CauseKind.BACKEND, cluster, f"auth backend of cluster {cluster}")
 
 
 def cluster_cause_of(cluster: str) -> Cause:
-    """A cluster as a cause."""
+    """Return the cause of an incident about a whole cluster."""
     return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
 def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
-    """Return the indices of the agents that an incident of this key counts now: those that its cause harms."""
-    mask_of = _MASK_OF_KEY.get(key) or (_counted_agents if key == cluster_cause_of(table.cluster).key else None)
+    """Return the indices of the agents that the cause with this key affects now."""
+    mask_of = _MASK_OF_KEY.get(key) or (
+        _counted_agents if key == cluster_cause_of(table.cluster).key else None
+    )
     if mask_of is not None:
         return np.flatnonzero(mask_of(table, table.verdicts))
     affected = np.flatnonzero(np.isin(table.verdicts["state"], AFFECTED_STATES))
@@ -211,12 +226,16 @@ def agents_of(table: FleetTable, key: str) -> npt.NDArray[np.intp]:
     cause_codes = _cause_codes_of(table.verdicts, affected)
     members_by_cause = group_instances(table.instances.values()).items()
     members = next((keys for cause, keys in members_by_cause if cause.key == key), (key,))
-    member_codes = [cause_code for cause_code in np.unique(cause_codes).tolist() if _cause_of(table, cause_code).key in members]
+    member_codes = [
+        cause_code
+        for cause_code in np.unique(cause_codes).tolist()
+        if _cause_of(table, cause_code).key in members
+    ]
     return affected[np.isin(cause_codes, member_codes)]
 
 
 class AffectedCounter:
-    """Counts harmed agents by cause; of a round that changed nothing it answers what it counted before."""
+    """Counts affected agents by cause, with a cache for polls that changed nothing."""
 
     def __init__(self) -> None:
         self._labels: Mapping[str, Mask] = {}
@@ -227,7 +246,7 @@ class AffectedCounter:
     def count(
         self, table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
     ) -> tuple[AffectedGroup, ...]:
-        """Return the groups of one table. Agents of an epoch keep their places and names."""
+        """Return the affected agents of one table by cause. Within an epoch agents keep their index and name."""
         instances = (
             (index, view.facts.kind, view.facts.id, view.facts.name)
             for index, view in table.instances.items()
@@ -245,14 +264,16 @@ class AffectedCounter:
 
 
 def _are_same_rows(verdicts: npt.NDArray[np.void], other_verdicts: npt.NDArray[np.void]) -> bool:
-    """Whether all columns are the same, by their bytes: numpy compares columns one by one."""
-    return len(verdicts) == len(other_verdicts) and np.array_equal(verdicts.view(np.uint8), other_verdicts.view(np.uint8))
+    """Return whether all columns are equal. Compares bytes, which is faster than numpy's column by column."""
+    return len(verdicts) == len(other_verdicts) and np.array_equal(
+        verdicts.view(np.uint8), other_verdicts.view(np.uint8)
+    )
 
 
 def _affected_groups(
     table: FleetTable, verdicts: npt.NDArray[np.void], labels: Mapping[str, Mask]
 ) -> tuple[AffectedGroup, ...]:
-    """Count each cause in one pass over the columns: the agents of a cause stand side by side in `hurt`."""
+    """Count agents by cause in one pass over the columns; `affected` is sorted by cause."""
     states = verdicts["state"]
     affected = np.flatnonzero(np.isin(states, AFFECTED_STATES))
     if not len(affected):
@@ -280,7 +301,9 @@ def _affected_groups(
             cause=_cause_of(table, cause_code),
             stranded_count=stranded_counts[index],
             at_risk_count=sizes[index] - stranded_counts[index],
-            stranded_by_label={label: label_counts[index] for label, label_counts in stranded_by_label.items()},
+            stranded_by_label={
+                label: label_counts[index] for label, label_counts in stranded_by_label.items()
+            },
             at_risk_by_label={label: label_counts[index] for label, label_counts in at_risk_by_label.items()},
             names=_first_names(
                 table, affected[start : start + sizes[index]], is_stranded[start : start + sizes[index]]
@@ -288,12 +311,14 @@ def _affected_groups(
             heals_at=None if math.isnan(heals_at[index]) else heals_at[index],
             stuck=bool(stuck_counts[index]),
         )
-        for index, (cause_code, start) in enumerate(zip(distinct_codes.tolist(), starts.tolist(), strict=True))
+        for index, (cause_code, start) in enumerate(
+            zip(distinct_codes.tolist(), starts.tolist(), strict=True)
+        )
     )
 
 
 def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: Mask) -> tuple[str, ...]:
-    """Return the names of the first ten, the stranded ones first: they are whom the message is about."""
+    """Return the names of the first ten agents, stranded ones first."""
     first = members[:_NAMES]
     if not is_stranded[:_NAMES].all():
         first = np.concatenate((members[is_stranded][:_NAMES], members[~is_stranded][:_NAMES]))[:_NAMES]
@@ -301,7 +326,7 @@ def _first_names(table: FleetTable, members: npt.NDArray[np.intp], is_stranded: 
 
 
 def _cause_codes_of(verdicts: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """Where each agent belongs: its cause, or for those without one, 2^16 and the reason."""
+    """Return the cause index of each agent, or 2^16 plus the reason for agents without a cause."""
     causes = verdicts["cause"][rows].astype(np.int64)
     reasons = (verdicts["packed"][rows] & REASON_BITS).astype(np.int64)
     return np.where(causes >= 0xFFFF, 0x10000 + reasons, causes)
@@ -330,41 +355,41 @@ def _sick_instance_of(view: InstanceView) -> SickInstance:
 
 
 def sick_since_by_key(table: FleetTable, frame: FleetFrame) -> dict[str, float]:
-    """When each sick instance fell sick, by its key; of the backend and the cluster the earliest moment it can be."""
+    """Return the start of each failure by key of the cause; for backend and cluster the earliest possible time."""
     sick_since = {
         cause_of_instance(table.instances[index]).key: condition.since
         for index, condition in frame.conditions.items()
         if condition.sick and index in table.instances
     }
-    # Polls find the effect before the cause as well, by as much as makes a source stale.
+    # A poll may see the effect before the cause, by up to the time after which a source is stale.
     margin = frame.timing.stale_after
     if frame.backend_since is not None:
         sick_since[backend_cause_of(table.cluster).key] = frame.backend_since - margin
     if frame.unreachable:
         sick_since[cluster_cause_of(table.cluster).key] = frame.now - margin
-    # As rows keep it: two causes of one moment are compared, and either may have been read from its row.
+    # Round as the database does, because a time may be compared with one that was read from a row.
     return {key: round(at, 6) for key, at in sick_since.items()}
 
 
 def _counted_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
-    """Agents that count as the fleet."""
+    """Return the mask of agents that count as the fleet: neither retired nor never connected."""
     states = verdicts["state"]
     return cast("Mask", (states != State.RETIRED) & (states != State.NEVER))
 
 
 def _recently_lost_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
-    """Agents that became stranded, offline or at risk within the last minute."""
+    """Return the mask of agents that became stranded, offline or at risk within the last minute."""
     is_lost = np.isin(verdicts["state"], LOST_OR_AT_RISK_STATES)
     return is_lost & (verdicts["since"] > (table.as_of or 0.0) - RATE_SECONDS)
 
 
 def _excess_agents(_: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
-    """Agents that hold more tunnels than they want."""
+    """Return the mask of agents with excess tunnels."""
     return cast("Mask", verdicts["state"] == State.EXCESS)
 
 
 def _drifted_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
-    """Agents whose reported mode and health check are not those of most."""
+    """Return the mask of agents whose reported reconnect mode or health check differs from the majority."""
     is_reporting = (table.heartbeats["mode"] > 0) & (verdicts["state"] != State.UNKNOWN)
     policies = table.heartbeats["mode"].astype(np.int64) * 2 + (table.heartbeats["flags"] & HEALTH_CHECK)
     if not is_reporting.any():
@@ -372,7 +397,7 @@ def _drifted_agents(table: FleetTable, verdicts: npt.NDArray[np.void]) -> Mask:
     return cast("Mask", is_reporting & (policies != np.bincount(policies[is_reporting]).argmax()))
 
 
-#: What incidents without a cause of their own count, by their keys: of each kind of rule that looks at the whole fleet.
+#: Masks of the agents that incidents of the whole fleet count, by key.
 _MASK_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] = {
     f"{CauseKind.FLEET.value}/rate": _recently_lost_agents,
     f"{CauseKind.FLEET.value}/excess": _excess_agents,
@@ -381,12 +406,12 @@ _MASK_OF_KEY: Mapping[str, Callable[[FleetTable, npt.NDArray[np.void]], Mask]] =
 
 
 def is_joint_failure(sick_count: int, member_count: int) -> bool:
-    """Whether so many sick ones of a group or region are one cause: two at least, and half of them."""
+    """Return whether failing instances of a group or region are one cause: at least two, and at least half."""
     return sick_count >= 2 and 2 * sick_count >= member_count
 
 
 def group_instances(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...]]:
-    """Proxies of a group, and instances of a region if there is more than one: the only one is the cluster."""
+    """Return the keys of instances by proxy group and by region. A region that holds all instances is left out."""
     keys_by_cause: dict[Cause, list[str]] = {}
     registered_views = [view for view in views if view.state is not InstanceState.GONE]
     for view in registered_views:
@@ -395,12 +420,16 @@ def group_instances(views: Iterable[InstanceView]) -> dict[Cause, tuple[str, ...
             continue
         key = cause_of_instance(view).key
         if facts.kind is InstanceKind.PROXY and facts.group:
-            keys_by_cause.setdefault(Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []).append(
-                key
-            )
+            keys_by_cause.setdefault(
+                Cause(CauseKind.GROUP, facts.group, f"proxy group {facts.group}"), []
+            ).append(key)
         if facts.region:
-            keys_by_cause.setdefault(Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []).append(key)
+            keys_by_cause.setdefault(
+                Cause(CauseKind.REGION, facts.region, f"region {facts.region}"), []
+            ).append(key)
     regions = [
-        cause for cause, keys in keys_by_cause.items() if len(keys) == len(registered_views) and cause.kind is CauseKind.REGION
+        cause
+        for cause, keys in keys_by_cause.items()
+        if len(keys) == len(registered_views) and cause.kind is CauseKind.REGION
     ]
     return {cause: tuple(keys) for cause, keys in keys_by_cause.items() if cause not in regions}

@@ -1,21 +1,31 @@
-"""What the alert rules find in the facts of one look, grouped by cause. Pure. docs/alerts.md, "Rules"."""
+"""Apply the alert rules to the facts of one evaluation, and group the results by cause. Pure.
+
+docs/reference/alerts.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fleet.alerts.facts import AffectedGroup, Facts, SickInstance, backend_cause_of, is_joint_failure, cluster_cause_of
+from fleet.alerts.facts import (
+    AffectedGroup,
+    Facts,
+    SickInstance,
+    backend_cause_of,
+    cluster_cause_of,
+    is_joint_failure,
+)
 from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
 
-#: The cause of instances that drift: no agents are counted there.
+#: Id of the cause of policy drift of instances, which counts no agents.
 INSTANCE_DRIFT = "policies"
-#: Names in a message.
+#: Maximum number of names in a notification.
 _MAX_NAMES = 10
 
 
 def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
-    """Everything the rules find, by the key of its cause. Without fresh facts only our own blindness is found."""
+    """Return what the rules find, by key of the cause. Without fresh facts only rules of kind `blind` can hold."""
     signals_by_key: dict[str, list[RuleSignal]] = {}
     causes: dict[str, Cause] = {}
     rules = tuple(rules)
@@ -37,7 +47,10 @@ def evaluate_rules(facts: Facts, rules: Iterable[Rule]) -> dict[str, Finding]:
 def _evaluate_rule(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.BLIND:
         if not facts.fresh:
-            yield Cause(CauseKind.CONSOLE, facts.cluster, "the console"), _signal_of(rule, 0, facts.blind_reason)
+            yield (
+                Cause(CauseKind.CONSOLE, facts.cluster, "Refloat monitoring"),
+                _signal_of(rule, 0, facts.blind_reason),
+            )
         return
     if not facts.fresh:
         return
@@ -47,10 +60,10 @@ def _evaluate_rule(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal
         for sick in facts.sick:
             yield sick.cause, _signal_of(rule, sick.agent_count, sick.sentence)
     elif rule.kind is RuleKind.BACKEND and facts.backend_down:
-        sentence = "All auths fell sick together: their backend is the likely cause."
+        sentence = "All auths failed at the same time."
         yield backend_cause_of(facts.cluster), _signal_of(rule, 0, sentence)
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
-        sentence = "No instance of the cluster answers, while our own probe is good."
+        sentence = "No instance responds, while the self-probe of Refloat succeeds."
         yield cluster_cause_of(facts.cluster), _signal_of(rule, facts.agent_count, sentence)
     else:
         yield from _fleet_signals(rule, facts)
@@ -65,7 +78,7 @@ def _agent_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal
 
 
 def _count_sentence(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> str:
-    """Say how many agents are harmed: those that a label chooses, or all of them, as the figure beside it counts."""
+    """Return the number of affected agents as a sentence; for a rule with a label only agents with that label."""
     if not rule.label:
         return describe_harm(groups)
     state_text = "stranded" if rule.kind is RuleKind.STRANDED else "at risk"
@@ -73,7 +86,7 @@ def _count_sentence(rule: Rule, count: int, groups: Sequence[AffectedGroup]) -> 
 
 
 def describe_harm(groups: Sequence[AffectedGroup], *, past: bool = False) -> str:
-    """Return `12 agents stranded and 55 at risk.`, or `12 agents were stranded ...`; empty when nobody is harmed."""
+    """Return `12 agents stranded and 55 at risk.` or (`past`) `12 agents were stranded ...`; empty without agents."""
     parts: list[str] = []
     for state_text, count in (
         ("stranded", sum(group.stranded_count for group in groups)),
@@ -92,26 +105,36 @@ def describe_harm(groups: Sequence[AffectedGroup], *, past: bool = False) -> str
 def _fleet_signals(rule: Rule, facts: Facts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.DRIFT and facts.drifted_instances:
         count, names = len(facts.drifted_instances), ", ".join(facts.drifted_instances[:_MAX_NAMES])
-        sentence = f"{count} instance{'s do' if count != 1 else ' does'} not run with the policies that are wanted: {names}"
-        cause = Cause(CauseKind.FLEET, INSTANCE_DRIFT, "instances run with other policies than are wanted")
+        sentence = (
+            f"{count} instance{'s do' if count != 1 else ' does'} not match the desired policies: {names}"
+        )
+        cause = Cause(CauseKind.FLEET, INSTANCE_DRIFT, "instances that do not match the desired policies")
         yield cause, _signal_of(rule, count, f"{sentence}{' and others' if count > _MAX_NAMES else ''}.")
     counts_by_kind = {
-        RuleKind.RATE: (facts.recently_lost_count, "agents were lost within one minute"),
-        RuleKind.EXCESS: (facts.excess_count, "agents hold more tunnels than they want"),
-        RuleKind.DRIFT: (facts.drifted_agent_count, "agents run with another reconnect policy than most"),
+        RuleKind.RATE: (facts.recently_lost_count, "agents lost within one minute"),
+        RuleKind.EXCESS: (facts.excess_count, "agents with excess tunnels"),
+        RuleKind.DRIFT: (facts.drifted_agent_count, "agents with another reconnect policy than the majority"),
     }
     count, description = counts_by_kind.get(rule.kind, (0, ""))
     if description and count >= rule.threshold(facts.agent_count):
-        yield Cause(CauseKind.FLEET, rule.kind.value, description), _signal_of(rule, count, f"{count} {description}.")
+        yield (
+            Cause(CauseKind.FLEET, rule.kind.value, description),
+            _signal_of(rule, count, f"{count} {description}."),
+        )
 
 
 def _fold_joint_causes(
-    facts: Facts, signals_by_key: dict[str, list[RuleSignal]], causes: dict[str, Cause], rules: Mapping[str, Rule]
+    facts: Facts,
+    signals_by_key: dict[str, list[RuleSignal]],
+    causes: dict[str, Cause],
+    rules: Mapping[str, Rule],
 ) -> None:
-    """Make one cause of a group's proxies, or a region's instances, that are sick together: two, and half of them."""
+    """Fold failing proxies of one group, or instances of one region, into one cause: at least two and half of them."""
     joint_signals: dict[str, list[RuleSignal]] = {}
-    # Proxies that suffer from one auth have that in common, and nothing else.
-    explained_keys = {sick_instance.cause.key for sick_instance in facts.sick if sick_instance.root_cause in signals_by_key}
+    # Proxies that fail because of one auth are explained by that auth, not by their group.
+    explained_keys = {
+        sick_instance.cause.key for sick_instance in facts.sick if sick_instance.root_cause in signals_by_key
+    }
     for cause, keys in facts.members_by_cause.items():
         sick = [key for key in keys if key in signals_by_key and key not in explained_keys]
         if not is_joint_failure(len(sick), len(keys)):
@@ -123,17 +146,23 @@ def _fold_joint_causes(
                 signals_by_rule.setdefault(signal.rule, {})[causes[key].name] = signal
         groups = [group for group in facts.groups if group.cause.key in keys]
         joint_signals[cause.key] = [
-            _joint_signal_of(rules[rule], signals_by_name, groups, len(keys)) for rule, signals_by_name in signals_by_rule.items()
+            _joint_signal_of(rules[rule], signals_by_name, groups, len(keys))
+            for rule, signals_by_name in signals_by_rule.items()
         ]
     signals_by_key.update(joint_signals)
 
 
-def _joint_signal_of(rule: Rule, signals_by_name: Mapping[str, RuleSignal], groups: Sequence[AffectedGroup], member_count: int) -> RuleSignal:
-    """What a rule found at several instances, by their names, as one; its words count them all."""
+def _joint_signal_of(
+    rule: Rule, signals_by_name: Mapping[str, RuleSignal], groups: Sequence[AffectedGroup], member_count: int
+) -> RuleSignal:
+    """Return one signal for what a rule found at several instances, given by name."""
     count = sum(signal.count for signal in signals_by_name.values())
     if rule.kind is RuleKind.INSTANCE:
         more = " and others" if len(signals_by_name) > _MAX_NAMES else ""
-        sentence = f"{len(signals_by_name)} of {member_count} instances are sick: {', '.join([*signals_by_name][:_MAX_NAMES])}{more}."
+        sentence = (
+            f"{len(signals_by_name)} of {member_count} instances are failing: "
+            f"{', '.join([*signals_by_name][:_MAX_NAMES])}{more}."
+        )
     else:
         sentence = _count_sentence(rule, count, groups)
     return _signal_of(rule, count, sentence)
@@ -172,7 +201,7 @@ def _finding_of(
 
 
 def _began_at(members: Sequence[str], facts: Facts) -> float | None:
-    """Return when a cause began: of several instances, when a second one of them fell sick."""
+    """Return the start of a cause; for several instances, when the second one failed."""
     times = sorted(facts.sick_since[member] for member in members if member in facts.sick_since)
     return times[min(1, len(times) - 1)] if times else None
 

@@ -1,6 +1,6 @@
-"""What people do about incidents: acknowledge, note, silence, try a channel out. Pages and API call these alike.
+"""Actions of people on incidents: acknowledge, note, silence, test a channel. Pages and the API use these.
 
-Silences and channels write their rows in the log; incidents have a timeline.
+Actions on silences and channels are in the audit log; those on an incident are in its timeline.
 """
 
 from __future__ import annotations
@@ -22,54 +22,64 @@ from fleet.models.moments import to_seconds
 from fleet.vocabulary.actions import AuditAction, RefusalError
 from fleet.vocabulary.incidents import IncidentState, Notification, NotificationKind, TimelineKind
 
-#: Silences are no way to switch alerts off.
+#: Longest silence, seconds: silences must not switch alerts off for good.
 MAX_SILENCE_SECONDS = 30 * 86400.0
-#: A silence begins so much later at most; and a moment was now when somebody began to type it, seconds.
+#: How far in the future a silence may start, and how far in the past a typed start counts as now, seconds.
 _MAX_START_DELAY, _START_TOLERANCE = 90 * 86400.0, 60.0
 
 
 class ActionError(RefusalError, ValueError):
-    """It cannot be done; the sentence says why."""
+    """The action is not possible; the message says why."""
 
 
 class AlreadySilencedError(ActionError):
-    """A silence with the same matchers covers some of that time."""
+    """A silence with the same matchers overlaps the new one."""
 
 
 def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "") -> bool:
-    """Say that somebody looks after it; whether nobody had said so before."""
+    """Acknowledge an incident. Return False if it was acknowledged or resolved before."""
     open_rows = Incident.objects.filter(pk=row.pk, acked_at=None).exclude(state=IncidentState.RESOLVED.value)
     if not open_rows.update(acked_at=now, acked_by=actor_name[:200]):
         return False
     row.refresh_from_db()
-    add_timeline_entry(row, TimelineKind.ACKNOWLEDGED, actor_name, f"{actor_name} looks after it.", now)
+    add_timeline_entry(
+        row, TimelineKind.ACKNOWLEDGED, actor_name, f"{actor_name} acknowledged the incident.", now
+    )
     incident = store.incident_of(row)
     notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notices)
     deliveries = Delivery.objects.filter(incident=row, channel__kind__in=ACKNOWLEDGEABLE_KINDS)
     notified_channels = set(deliveries.values_list("channel", flat=True))
-    planned_receivers = plan_receivers(match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now)
+    planned_receivers = plan_receivers(
+        match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
+    )
     payload = notifications.payload(notification, Links(console_url, "", row.pk))
-    notified_receivers = {channel: schedule for channel, schedule in planned_receivers.items() if channel in notified_channels}
-    store.enqueue_deliveries(row, notification.kind, f"{incident.id}/acknowledged-{int(now)}", payload, notified_receivers, now)
+    notified_receivers = {
+        channel: schedule for channel, schedule in planned_receivers.items() if channel in notified_channels
+    }
+    store.enqueue_deliveries(
+        row, notification.kind, f"{incident.id}/acknowledged-{int(now)}", payload, notified_receivers, now
+    )
     return True
 
 
 def unacknowledge(row: Incident, actor_name: str, now: float) -> None:
-    """Take an acknowledgement back: it is repeated and escalates again."""
+    """Remove the acknowledgement of an incident, which then repeats and escalates again."""
     if Incident.objects.filter(pk=row.pk).exclude(acked_at=None).update(acked_at=None, acked_by=""):
-        add_timeline_entry(row, TimelineKind.LET_GO, actor_name, f"{actor_name} does not look after it any more.", now)
+        add_timeline_entry(
+            row, TimelineKind.LET_GO, actor_name, f"{actor_name} removed the acknowledgement.", now
+        )
 
 
 def add_note(row: Incident, actor_name: str, text: str, now: float) -> None:
-    """Add a note to the timeline. Raises ActError."""
+    """Add a note to the timeline of an incident. Raises ActionError."""
     text = text.replace("\0", "").strip()
     if not text:
-        raise ActionError("a note needs words")
+        raise ActionError("the note is empty")
     add_timeline_entry(row, TimelineKind.NOTE, actor_name, text[:5000], now)
 
 
 def add_timeline_entry(row: Incident, kind: TimelineKind, actor_name: str, text: str, now: float) -> None:
-    """Add a line to the timeline."""
+    """Add an entry to the timeline of an incident."""
     IncidentEvent.objects.create(incident=row, at=now, kind=kind.value, who=actor_name[:200], text=text)
 
 
@@ -84,9 +94,9 @@ def create_silence(
     cluster: str = "",
     typed_word: str = "",
 ) -> Silence:
-    """Make a silence. Raises ActError, AlreadySilencedError, MatchError.
+    """Create a silence. Raises ActionError, AlreadySilencedError, MatchError.
 
-    What matches everything wants the word typed; who made it is who is signed in, whatever was sent.
+    Matchers that match everything require `typed_word`. `who` is always the signed-in user.
     """
     parsed_matchers = parse_matchers(matchers)
     row = Silence(
@@ -99,17 +109,17 @@ def create_silence(
     )
     with record_outcome(_attempt_of(AuditAction.SILENCE_CREATE, row, actor)):
         if not row.reason:
-            raise ActionError("say why: somebody will read it at three in the morning")
+            raise ActionError("enter a reason for the silence")
         if not 0 < ends_at - starts_at <= MAX_SILENCE_SECONDS:
-            raise ActionError("a silence lasts thirty days at most, and ends after it begins")
+            raise ActionError("a silence must end after it starts and last 30 days at most")
         if matches_everything(parsed_matchers) and typed_word.strip().lower() != CONFIRMATION_WORD:
             raise ActionError(
-                f"this silences everything, or all but a few: type the word {CONFIRMATION_WORD} if that is meant"
+                f"these matchers silence everything or almost everything. Type “{CONFIRMATION_WORD}” to confirm"
             )
         if (duplicate := _find_duplicate(parsed_matchers, cluster, starts_at, ends_at)) is not None:
             until = notifications.format_utc(duplicate.ends_at)
             raise AlreadySilencedError(
-                f"the silence {duplicate.pk} of {duplicate.creator} covers this until {until}: extend it instead"
+                f"silence {duplicate.pk} by {duplicate.creator} covers this until {until}. Extend that silence instead"
             )
         row.save(force_insert=True)
     return row
@@ -118,31 +128,31 @@ def create_silence(
 def _find_duplicate(
     matchers: Sequence[Matcher], cluster: str, starts_at: float, ends_at: float
 ) -> Silence | None:
-    """Return a silence of the same owner with the same matchers and some of the same time."""
+    """Return a silence of the same owner with the same matchers that overlaps the time range; None if there is none."""
     rows = Silence.objects.filter(cluster=cluster, starts_at__lt=ends_at, ends_at__gt=starts_at)
     return next((row for row in rows if set(parse_matchers(row.matchers)) == set(matchers)), None)
 
 
 def starts_at_of(requested_start: datetime | None, now: float) -> float:
-    """When a silence begins for which somebody wants that; None: now. Raises ActError."""
+    """Return the start of a new silence; `requested_start` None: now. Raises ActionError."""
     at = now if requested_start is None else to_seconds(requested_start)
     if not -_START_TOLERANCE <= at - now <= _MAX_START_DELAY:
-        raise ActionError("a silence begins now, or within ninety days")
+        raise ActionError("a silence must start now or within the next 90 days")
     return at
 
 
 def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor) -> None:
-    """Let a silence last longer, from its end or from now. Raises ActError."""
+    """Extend a silence by a number of seconds, from its end or from now. Raises ActionError."""
     ends_at = max(row.ends_at, now) + seconds
     with record_outcome(_attempt_of(AuditAction.SILENCE_EXTEND, row, actor)):
         if ends_at - now > MAX_SILENCE_SECONDS:
-            raise ActionError("a silence ends within thirty days")
+            raise ActionError("a silence must end within the next 30 days")
         if not Silence.objects.filter(pk=row.pk, ends_at=row.ends_at).update(ends_at=ends_at, warned=False):
-            raise ActionError("somebody extended or ended this silence meanwhile: look at it again")
+            raise ActionError("out of date: somebody extended or ended this silence. Reload and try again")
 
 
 def end_silence(row: Silence, now: float, actor: RequestActor) -> None:
-    """End a silence now; it stays in the list of those that were."""
+    """End a silence now. Its row is kept as expired."""
     with record_outcome(_attempt_of(AuditAction.SILENCE_END, row, actor)):
         Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now)
 
@@ -152,32 +162,43 @@ def _attempt_of(action: AuditAction, row: Silence, actor: RequestActor) -> Attem
 
 
 def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
-    """Say that a silence ends soon to who would hear of what it keeps quiet; of how many incidents.
+    """Notify the receivers of silenced incidents that the silence ends soon. Return the number of incidents.
 
-    Only what people read is told: elsewhere it would be an alert of its own.
+    Only channels that people read are notified; other receivers would open a new alert.
     """
     channel_kinds = dict(Channel.objects.values_list("pk", "kind"))
-    incident_rows = Incident.objects.filter(silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value)
+    incident_rows = Incident.objects.filter(
+        silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value
+    )
     silenced_rows = list(incident_rows.filter(cluster=row.cluster) if row.cluster else incident_rows)
-    trees = {cluster: store.read_routes(cluster) for cluster in {incident_row.cluster_id for incident_row in silenced_rows}}
+    trees = {
+        cluster: store.read_routes(cluster)
+        for cluster in {incident_row.cluster_id for incident_row in silenced_rows}
+    }
     incident_count = 0
     for incident_row in silenced_rows:
         incident = store.incident_of(incident_row)
         notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notices)
-        planned_receivers = plan_receivers(match_routes(trees[incident_row.cluster_id], incident), incident, notification.kind, now)
-        readable_receivers = {channel: schedule for channel, schedule in planned_receivers.items() if channel_kinds.get(channel) in READABLE_KINDS}
+        planned_receivers = plan_receivers(
+            match_routes(trees[incident_row.cluster_id], incident), incident, notification.kind, now
+        )
+        readable_receivers = {
+            channel: schedule
+            for channel, schedule in planned_receivers.items()
+            if channel_kinds.get(channel) in READABLE_KINDS
+        }
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = notifications.payload(notification, Links(console_url, "", incident_row.pk)) | {"key": key}
         with transaction.atomic():
             store.enqueue_deliveries(incident_row, notification.kind, key, payload, readable_receivers, now)
-            text = f"It is silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
+            text = f"Silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
             add_timeline_entry(incident_row, TimelineKind.SILENCE_ENDS, "", text, now)
         incident_count += 1
     return incident_count
 
 
 def enqueue_test(channel: Channel, now: float, actor: RequestActor) -> Delivery:
-    """Put a test message into the outbox, before all that waits for the channel."""
+    """Queue a test notification for a channel and return its delivery."""
     notification = notifications.make_test_notification(channel.name, now)
     with record_outcome(actor.create_attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
         return Delivery.objects.create(
@@ -197,7 +218,9 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
     with record_outcome(attempt), transaction.atomic():
         log = Delivery.objects.filter(channel=row)
         unsent = log.filter(sent_at=None, failed_at=None).update(
-            failed_at=now, waits_for="", last_error="The channel was deleted before this was sent."
+            failed_at=now,
+            waits_for="",
+            last_error="The channel was deleted before this notification was sent.",
         )
         log.update(channel_name=row.name)
         row.delete()
@@ -205,7 +228,7 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
 
 
 def retry_delivery(row: Delivery, now: float, actor: RequestActor) -> None:
-    """Try a message again that was given up, or waits."""
+    """Retry a notification that failed or is waiting."""
     with record_outcome(actor.create_attempt(AuditAction.DELIVERY_AGAIN, row.cluster, row.key)):
         outbox.open_deliveries().filter(pk=row.pk).update(next_attempt_at=now, waits_for="")
         Delivery.objects.filter(pk=row.pk).exclude(failed_at=None).update(

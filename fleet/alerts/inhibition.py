@@ -1,4 +1,7 @@
-"""Which trouble explains which other, so that one cause sends one message. Pure. docs/alerts.md, "Inhibition"."""
+"""Inhibition between incidents, so that one cause sends one notification. Pure.
+
+docs/reference/alerts.md, "Inhibition".
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from collections.abc import Iterable, Mapping
 
 from fleet.vocabulary.incidents import CauseKind, Finding, Incident, IncidentState
 
-#: An instance that is sick still, so long after the stronger cause became quiet, has troubles of its own.
+#: Seconds after the recovery of a stronger cause from which an instance that still fails has its own incident.
 GRACE_SECONDS = 60.0
 
 _FLEETWIDE_KINDS = frozenset({CauseKind.AGENTS, CauseKind.FLEET})
-#: Those that stand for several instances.
+#: Kinds of causes that stand for several instances.
 JOINT_KINDS = frozenset({CauseKind.REGION, CauseKind.GROUP})
 _INSTANCE_KINDS = frozenset({CauseKind.AUTH, CauseKind.PROXY}) | JOINT_KINDS
-#: The strongest first.
+#: Kinds of causes, strongest first.
 STRENGTH_ORDER = tuple(CauseKind)
 
 
@@ -24,19 +27,23 @@ def inhibitor_of(
     members: Mapping[str, frozenset[str]],
     now: float,
 ) -> str:
-    """The key of the strongest trouble that explains `incident`; empty when it stands for itself.
+    """Return the key of the strongest incident that inhibits `incident`; empty if none does.
 
-    `members`: by the key of each open incident of a group or region, the keys it stands for.
+    `members`: keys of the instances by key of each open incident of a proxy group or region.
     """
-    inhibitors = [candidate for candidate in candidates if _explains(candidate, incident, finding, members, now)]
-    inhibitors.sort(key=lambda candidate: (STRENGTH_ORDER.index(candidate.cause.kind), -_quiet_since(candidate)))
+    inhibitors = [
+        candidate for candidate in candidates if _explains(candidate, incident, finding, members, now)
+    ]
+    inhibitors.sort(
+        key=lambda candidate: (STRENGTH_ORDER.index(candidate.cause.kind), -_quiet_since(candidate))
+    )
     return inhibitors[0].key if inhibitors else ""
 
 
 def select_representatives(incidents: Iterable[Incident]) -> list[Incident]:
-    """Those that need to be asked: every auth, group and region, and of other kinds the one that was quiet the least.
+    """Return the incidents that can inhibit: every auth, group and region, and one incident per other kind.
 
-    A thousand proxies explain no more than one of them does; an auth explains the proxies that heartbeat through it.
+    A thousand proxies inhibit no more than one of them; an auth inhibits the proxies that heartbeat through it.
     """
     best: dict[object, Incident] = {}
     for incident in incidents:
@@ -65,7 +72,7 @@ def _explains(
     if candidate.key == incident.key or STRENGTH_ORDER.index(strong) >= STRENGTH_ORDER.index(weak):
         return False
     if strong is CauseKind.CONSOLE:
-        # What we saw last may be long gone: until we see again we say nothing of it.
+        # While Refloat is blind, the last known state may be outdated, so it sends nothing about it.
         return candidate.state is not IncidentState.RECOVERING
     quiet_for = 0.0 if candidate.quiet_since is None else now - candidate.quiet_since
     if weak in _INSTANCE_KINDS and candidate.state is IncidentState.RECOVERING and quiet_for > GRACE_SECONDS:
@@ -75,29 +82,29 @@ def _explains(
     if strong in (CauseKind.CLUSTER, CauseKind.BACKEND):
         return not _began_before(incident, candidate)
     if weak in _FLEETWIDE_KINDS:
-        # A labelled agent is watched for its own sake: only what explains everything explains it.
+        # Incidents of labelled agents are only inhibited by causes that affect the whole cluster.
         return not _is_labelled(incident)
     if strong is CauseKind.AUTH:
-        # One that is dead is dead.
+        # A proxy that does not respond has failed itself; no auth explains that.
         return finding is not None and _still_suffers(candidate, incident, finding)
     if strong in JOINT_KINDS and candidate.inhibited_by:
-        # What explains the group explains who is in it, or else that stands for itself.
+        # The cause of an inhibited group either inhibits its members directly, or they have their own incidents.
         return False
     return incident.key in members.get(candidate.key, ())
 
 
 def _still_suffers(auth: Incident, proxy: Incident, finding: Finding) -> bool:
-    """Whether a proxy that answers could not heartbeat because of an auth that is not to blame now."""
-    # The auth is well again, and the proxy has yet to heartbeat.
+    """Return whether a responding proxy could not heartbeat because of an auth."""
+    # The auth has recovered, and the proxy has not sent its next heartbeat yet.
     if finding.depends_on == auth.key and proxy.inhibited_by == auth.key:
         return True
     return finding.expired_only
 
 
 def _began_before(incident: Incident, candidate: Incident) -> bool:
-    """Whether an incident began before the other can have begun, or was told before it."""
+    """Return whether an incident began, or was notified, before the other one can have begun."""
     if incident.cause.kind in _FLEETWIDE_KINDS:
-        # Agents come and go at these causes all the time.
+        # The agents of these causes change all the time, so the time of firing counts.
         fired_at = incident.fired_at if incident.notices else None
         return fired_at is not None and fired_at < (candidate.began_at or candidate.opened_at)
     if incident.began_at is None or candidate.began_at is None:

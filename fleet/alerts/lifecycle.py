@@ -1,6 +1,6 @@
-"""The life of one incident: pending, firing, recovering, resolved, and when a message is due. Pure.
+"""The life cycle of one incident: pending, firing, recovering, resolved, and when a notification is due. Pure.
 
-docs/alerts.md, "The life of an incident".
+docs/reference/alerts.md, "Incident lifecycle".
 """
 
 from __future__ import annotations
@@ -12,50 +12,51 @@ from operator import attrgetter
 from typing import Any
 
 from fleet.alerts.inhibition import GRACE_SECONDS
+from fleet.alerts.notifications import format_duration
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.vocabulary.incidents import (
     Finding,
-    TimelineEntry,
     Incident,
     IncidentState,
-    RuleMark,
     NotificationKind,
+    RuleMark,
     Severity,
+    TimelineEntry,
     TimelineKind,
     is_console_cause,
 )
 
-#: So many turns within this time are flapping, and so long without one ends it.
+#: State changes within `FLAP_SECONDS` that make an incident flap; so many seconds without one end the flapping.
 FLAP_COUNT = 4
 FLAP_SECONDS = 1800.0
-#: A further message when so much more is harmed than the last one said.
+#: An update is sent when more agents are affected than the last notification said: by this factor and number.
 _GROWTH_FACTOR = 1.5
 _MIN_GROWTH = 5
-#: Points of the trend, and the least seconds between two.
+#: Maximum number of points of the trend, and minimum seconds between two points.
 _TREND_POINTS = 60
 _TREND_STEP_SECONDS = 10.0
-#: A cause that is gone may leave agents behind that are on their way back: they are not a trouble of their own for so
-#: long. The slowest way back that RFD 226 allows takes 13 minutes.
+#: Seconds for which agents that still recover from a cause that is gone do not open an incident of their own. The
+#: slowest recovery that RFD 226 allows takes 13 min.
 _LINGER_SECONDS = 900.0
-#: The first message says how bad it was, also when the worst is over by then, for so long after it was due: one that a
-#: silence held back for an hour says how it is.
+#: Seconds after its due time for which the first notification reports the worst state so far. A later one, for
+#: example after a silence of an hour, reports the current state.
 _LATE_SECONDS = 60.0
-#: The times of an incident whose rule was deleted meanwhile.
+#: Stands in for a rule that was deleted while its incident is open.
 _NO_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One look at a cluster."""
+    """One evaluation of a cluster."""
 
     now: float
-    #: When the newest round concluded: rounds are told apart by it.
+    #: Time of the newest poll of the fleet; identifies the poll.
     round: float
-    #: By name.
+    #: Rules by name.
     rules: Mapping[str, Rule]
 
     def strongest_rule(self, incident: Incident) -> Rule:
-        """The rule whose times count for an incident: of those that made it, the most severe."""
+        """Return the rule whose intervals apply to an incident: the most severe one that fires."""
         names = [name for name, mark in incident.marks.items() if mark.is_firing] or list(incident.marks)
         rules = [self.rules[name] for name in names if name in self.rules]
         return max(rules, key=lambda rule: rule.severity, default=_NO_RULE)
@@ -63,7 +64,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class LifecycleStep:
-    """What one look made of an incident: None when there is none any more."""
+    """The result of one evaluation for an incident; None if the incident is dropped."""
 
     incident: Incident | None
     timeline_entries: tuple[TimelineEntry, ...] = ()
@@ -71,17 +72,19 @@ class LifecycleStep:
 
 @dataclass(frozen=True, slots=True)
 class NotificationPlan:
-    """The next message about an incident: when, of which kind, and why then. `at` None: none is to come."""
+    """The next notification of an incident: time, kind and reason. `at` None: none is planned."""
 
     at: float | None
     kind: NotificationKind | None
     reason: str
 
 
-def advance(incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool = False) -> LifecycleStep:
-    """Take one look at an incident, with what was found at its cause.
+def advance(
+    incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool = False
+) -> LifecycleStep:
+    """Advance an incident by one evaluation, with what the rules found at its cause.
 
-    `explaining`: agents are harmed still for whom it stands.
+    `is_explaining`: agents that this incident explains are still affected.
     """
     if incident.state is IncidentState.RESOLVED:
         return LifecycleStep(incident)
@@ -93,7 +96,7 @@ def advance(incident: Incident, finding: Finding | None, evaluation: Evaluation,
 
 
 def hold(incident: Incident, now: float) -> LifecycleStep:
-    """Take a look without eyes: what is pending proves nothing, and what is quiet has to be quiet anew."""
+    """Advance an incident while Refloat is blind: pending ones are dropped, and recovery starts over."""
     if incident.state is IncidentState.PENDING:
         return LifecycleStep(None)
     if incident.state is IncidentState.RECOVERING:
@@ -102,45 +105,53 @@ def hold(incident: Incident, now: float) -> LifecycleStep:
 
 
 def plan_notification(incident: Incident, evaluation: Evaluation) -> NotificationPlan:
-    """The next message, as far as this look can tell."""
+    """Return the next notification, as far as it is known at this evaluation."""
     if incident.state is IncidentState.RESOLVED:
         if incident.notices:
-            return NotificationPlan(evaluation.now, NotificationKind.RESOLVED, "it is over")
-        return NotificationPlan(None, None, "it was over before anything was sent")
+            return NotificationPlan(evaluation.now, NotificationKind.RESOLVED, "the incident is resolved")
+        return NotificationPlan(None, None, "the incident resolved before anything was sent")
     if hold_reason := _hold_reason(incident):
-        # The end is sent all the same: some receivers keep an alert open until they hear of it.
+        # The resolved notification is sent anyway: some receivers keep an alert open until they get one.
         is_ending = incident.state is IncidentState.RECOVERING and incident.notices
-        return _plan_resolution(incident, evaluation) if is_ending else NotificationPlan(None, None, hold_reason)
+        return (
+            _plan_resolution(incident, evaluation) if is_ending else NotificationPlan(None, None, hold_reason)
+        )
     notified_at = incident.notified_at
     if incident.flapping_since is not None and (notified_at is None or notified_at < incident.flapping_since):
-        return NotificationPlan(incident.flapping_since, NotificationKind.FLAPPING, "it comes and goes")
+        return NotificationPlan(
+            incident.flapping_since, NotificationKind.FLAPPING, "the incident is flapping"
+        )
     if incident.state is IncidentState.PENDING:
-        return NotificationPlan(None, None, "it has not held for long enough to fire")
+        return NotificationPlan(
+            None, None, "the incident is pending: its rule has not held long enough to fire"
+        )
     if incident.state is IncidentState.RECOVERING:
         return _plan_resolution(incident, evaluation)
     return _plan_while_firing(incident, evaluation.strongest_rule(incident), evaluation.now)
 
 
 def _hold_reason(incident: Incident) -> str:
-    """Return why no notification but the end is sent, or nothing."""
+    """Return why only the resolved notification is sent; empty if all are sent."""
     if incident.inhibited_by:
         if is_console_cause(incident.inhibited_by):
-            return "the console cannot see the fleet"
-        return f"{incident.inhibited_by} explains it"
+            return "Refloat cannot see the fleet"
+        return f"inhibited by {incident.inhibited_by}"
     if incident.silenced_by:
-        return f"it is silenced: {incident.silenced_by}"
-    return "it is shown, and never sent by itself" if incident.severity is Severity.INFO else ""
+        return f"silenced: {incident.silenced_by}"
+    return "incidents of severity info are sent in digests only" if incident.severity is Severity.INFO else ""
 
 
 def _plan_resolution(incident: Incident, evaluation: Evaluation) -> NotificationPlan:
-    """Return the plan of an incident that is quiet now."""
+    """Return the plan of a recovering incident."""
     resolves_at = (incident.quiet_since or evaluation.now) + recover_seconds_of(incident, evaluation)
     kind = NotificationKind.RESOLVED if incident.notices else None
-    return NotificationPlan(resolves_at if kind else None, kind, "it is resolved then, if it stays quiet")
+    return NotificationPlan(
+        resolves_at if kind else None, kind, "the incident resolves unless a rule fires again"
+    )
 
 
 def due_notification(incident: Incident, evaluation: Evaluation) -> NotificationKind | None:
-    """The message to send now, if any."""
+    """Return the kind of notification to send now, if any."""
     next_plan = plan_notification(incident, evaluation)
     if incident.state is IncidentState.RECOVERING and next_plan.kind is NotificationKind.RESOLVED:
         return None
@@ -148,7 +159,7 @@ def due_notification(incident: Incident, evaluation: Evaluation) -> Notification
 
 
 def with_notification(incident: Incident, now: float) -> Incident:
-    """The incident after a message about it."""
+    """Return the incident after a notification about it."""
     return replace(
         incident,
         notified_at=now,
@@ -159,11 +170,18 @@ def with_notification(incident: Incident, now: float) -> Incident:
 
 
 def recover_seconds_of(incident: Incident, evaluation: Evaluation) -> float:
-    """How long it has to be quiet to be resolved: as long as any rule that made it wants."""
+    """Return the seconds without findings until an incident resolves: the longest that any of its rules demands."""
     if incident.flapping_since is not None:
         return FLAP_SECONDS
-    firing_rules = [evaluation.rules[name] for name, mark in incident.marks.items() if mark.is_firing and name in evaluation.rules]
-    return max((rule.recover_seconds for rule in firing_rules), default=evaluation.strongest_rule(incident).recover_seconds)
+    firing_rules = [
+        evaluation.rules[name]
+        for name, mark in incident.marks.items()
+        if mark.is_firing and name in evaluation.rules
+    ]
+    return max(
+        (rule.recover_seconds for rule in firing_rules),
+        default=evaluation.strongest_rule(incident).recover_seconds,
+    )
 
 
 def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> NotificationPlan:
@@ -172,24 +190,35 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
         first_at = _first_notification_at(incident, rule)
         has_firing_mark = any(mark.is_firing for mark in incident.marks.values()) or not incident.marks
         if not has_firing_mark and now >= first_at + _LATE_SECONDS:
-            return NotificationPlan(None, None, "what fired is over, and what is left has not held for long enough")
+            return NotificationPlan(
+                None,
+                None,
+                "the rule that fired no longer holds, and the others have not held long enough to fire",
+            )
         return NotificationPlan(
-            first_at, NotificationKind.FIRING, f"the first message waits {rule.group_wait:g} s for what belongs to it"
+            first_at, NotificationKind.FIRING, f"grouping wait of {format_duration(rule.group_wait)}"
         )
     if incident.severity > (incident.notified_severity or Severity.INFO):
-        return NotificationPlan(notified_at, NotificationKind.WORSE, "it is worse than was said")
+        return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
     if incident.acked_at is not None:
-        return NotificationPlan(None, None, "it is acknowledged")
-    growth_threshold = max(_GROWTH_FACTOR * incident.notified_affected, incident.notified_affected + _MIN_GROWTH)
-    # About to be worse: that is one message, not two.
-    is_about_to_worsen = any(mark.severity > incident.severity for mark in incident.marks.values() if not mark.is_firing)
+        return NotificationPlan(None, None, "the incident is acknowledged")
+    growth_threshold = max(
+        _GROWTH_FACTOR * incident.notified_affected, incident.notified_affected + _MIN_GROWTH
+    )
+    # The severity is about to increase: send one notification, not two.
+    is_about_to_worsen = any(
+        mark.severity > incident.severity for mark in incident.marks.values() if not mark.is_firing
+    )
     if incident.affected > growth_threshold and incident.flapping_since is None and not is_about_to_worsen:
-        return NotificationPlan(notified_at + rule.group_interval, NotificationKind.UPDATE, "it harms far more than was said")
-    return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, "it is said again while it lasts")
+        return NotificationPlan(
+            notified_at + rule.group_interval, NotificationKind.UPDATE, "many more agents are affected"
+        )
+    repeat = f"repeat every {format_duration(rule.repeat_seconds)}"
+    return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, repeat)
 
 
 def _first_notification_at(incident: Incident, rule: Rule) -> float:
-    """When the first message is due: it waits for what belongs to it."""
+    """Return when the first notification is due, after the grouping wait."""
     return max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
 
 
@@ -201,7 +230,11 @@ def _with_marks(incident: Incident, finding: Finding, evaluation: Evaluation) ->
         if previous_mark is None:
             since, rounds, newest_round = evaluation.now, 1, evaluation.round
         elif _is_settled(previous_mark, rule):
-            since, rounds, newest_round = previous_mark.since, previous_mark.round_count, previous_mark.last_round
+            since, rounds, newest_round = (
+                previous_mark.since,
+                previous_mark.round_count,
+                previous_mark.last_round,
+            )
         else:
             since, newest_round = previous_mark.since, max(previous_mark.last_round, evaluation.round)
             rounds = previous_mark.round_count + (evaluation.round > previous_mark.last_round)
@@ -221,7 +254,7 @@ def _with_marks(incident: Incident, finding: Finding, evaluation: Evaluation) ->
 
 
 def _is_settled(mark: RuleMark, rule: Rule) -> bool:
-    """Whether further rounds say nothing: who waits for the clock alone must not be written each round."""
+    """Return whether further polls do not count, so that a mark that only waits for time is not written at each one."""
     return mark.is_firing or mark.round_count >= rule.pending_rounds
 
 
@@ -231,7 +264,11 @@ def _with_measurements(incident: Incident, finding: Finding, evaluation: Evaluat
     worst_mark = max(counted_marks, key=lambda mark: (mark.severity, mark.count))
     after = _with_worst(incident, worst_mark, finding)
     severity, sentence = worst_mark.severity, worst_mark.sentence
-    if _is_before_first_notification(after, evaluation) and after.worst_severity is not None and severity < after.worst_severity:
+    if (
+        _is_before_first_notification(after, evaluation)
+        and after.worst_severity is not None
+        and severity < after.worst_severity
+    ):
         severity, sentence = after.worst_severity, after.worst_sentence
     measurements: dict[str, Any] = {
         "severity": severity,
@@ -248,23 +285,36 @@ def _with_measurements(incident: Incident, finding: Finding, evaluation: Evaluat
     return _with_trend_point(after, evaluation.now)
 
 
-#: What `_measured` compares, in its order: most looks find the same, and a copy takes longer than all else.
-_measurements_of = attrgetter("severity", "affected", "peak", "names", "heals_at", "stuck", "sentence", "labels")
+#: The fields that `_with_measurements` compares, in its order, because copying an unchanged incident is the slowest
+#: step.
+_measurements_of = attrgetter(
+    "severity", "affected", "peak", "names", "heals_at", "stuck", "sentence", "labels"
+)
 
 
 def _is_before_first_notification(incident: Incident, evaluation: Evaluation) -> bool:
-    """Whether nobody has heard of an incident yet, and is about to."""
-    return not incident.notices and evaluation.now < _first_notification_at(incident, evaluation.strongest_rule(incident)) + _LATE_SECONDS
+    """Return whether the first notification of an incident is still to be sent."""
+    return (
+        not incident.notices
+        and evaluation.now
+        < _first_notification_at(incident, evaluation.strongest_rule(incident)) + _LATE_SECONDS
+    )
 
 
 def _with_worst(incident: Incident, mark: RuleMark, finding: Finding) -> Incident:
-    """Keep the worst severity it fired with, and how it was called when it harmed most.
+    """Keep the worst severity of an incident, and the sentence of its peak.
 
-    Agents strand after they were at risk, and their number stays the same: of two such looks the one with more stranded
+    Agents at risk become stranded while their total stays the same: with equal totals, the state with more stranded
     agents is the worse one.
     """
-    severity, sentence, stranded_count = incident.worst_severity, incident.worst_sentence, incident.worst_stranded
-    is_more_severe = mark.is_firing and not incident.inhibited_by and (severity is None or mark.severity > severity)
+    severity, sentence, stranded_count = (
+        incident.worst_severity,
+        incident.worst_sentence,
+        incident.worst_stranded,
+    )
+    is_more_severe = (
+        mark.is_firing and not incident.inhibited_by and (severity is None or mark.severity > severity)
+    )
     if is_more_severe:
         severity = mark.severity
     affects_more = (finding.affected, finding.stranded_count) > (incident.peak, stranded_count)
@@ -292,10 +342,14 @@ def _advance_pending(incident: Incident, finding: Finding | None, evaluation: Ev
     if incident.inhibited_by or not any(mark.is_firing for mark in incident.marks.values()):
         return LifecycleStep(incident)
     fired_incident = replace(incident, state=IncidentState.FIRING, fired_at=evaluation.now)
-    return LifecycleStep(fired_incident, (TimelineEntry(evaluation.now, TimelineKind.FIRING, incident.sentence),))
+    return LifecycleStep(
+        fired_incident, (TimelineEntry(evaluation.now, TimelineKind.FIRING, incident.sentence),)
+    )
 
 
-def _advance_open(incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool) -> LifecycleStep:
+def _advance_open(
+    incident: Incident, finding: Finding | None, evaluation: Evaluation, *, is_explaining: bool
+) -> LifecycleStep:
     timeline_entries: list[TimelineEntry] = []
     now = evaluation.now
     if finding is not None and incident.state is IncidentState.RECOVERING:
@@ -315,7 +369,9 @@ def _advance_open(incident: Incident, finding: Finding | None, evaluation: Evalu
         )
         incident = _with_trend_point(incident, now)
         timeline_entries.append(
-            TimelineEntry(now, TimelineKind.RECOVERING, "Nothing is wrong any more; it has to stay so.")
+            TimelineEntry(
+                now, TimelineKind.RECOVERING, "No rule holds any more. The incident resolves if it stays so."
+            )
         )
     incident, flapping_entries = _update_flapping(incident, now)
     timeline_entries += flapping_entries
@@ -323,7 +379,7 @@ def _advance_open(incident: Incident, finding: Finding | None, evaluation: Evalu
     if quiet_since is not None and now - quiet_since >= recover_seconds_of(incident, evaluation) + (
         _LINGER_SECONDS if is_explaining else 0.0
     ):
-        # What it ended with, one agent on its way back, is not what it was.
+        # Report the worst state, not the last one, in which perhaps a single agent was still recovering.
         severity = incident.severity if incident.worst_severity is None else incident.worst_severity
         sentence = incident.worst_sentence or incident.sentence
         incident = replace(
@@ -334,7 +390,13 @@ def _advance_open(incident: Incident, finding: Finding | None, evaluation: Evalu
             severity=severity,
             sentence=sentence,
         )
-        timeline_entries.append(TimelineEntry(now, TimelineKind.RESOLVED, f"It harmed {incident.peak} at most."))
+        timeline_entries.append(
+            TimelineEntry(
+                now,
+                TimelineKind.RESOLVED,
+                f"Resolved. Peak: {incident.peak} affected agent{'s' if incident.peak != 1 else ''}.",
+            )
+        )
     return LifecycleStep(incident, tuple(timeline_entries))
 
 
@@ -345,25 +407,27 @@ def _append_flip(flips: tuple[float, ...], now: float) -> tuple[float, ...]:
 def _update_flapping(incident: Incident, now: float) -> tuple[Incident, list[TimelineEntry]]:
     recent_flips = [at for at in incident.flips if now - at < FLAP_SECONDS]
     if incident.flapping_since is None and len(recent_flips) >= FLAP_COUNT:
-        text = f"It came and went {len(recent_flips)} times within {FLAP_SECONDS / 60:g} minutes."
+        text = f"The incident changed state {len(recent_flips)} times within {format_duration(FLAP_SECONDS)}."
         return replace(incident, flapping_since=now), [TimelineEntry(now, TimelineKind.FLAPPING, text)]
     if incident.flapping_since is not None and not recent_flips and incident.state is IncidentState.FIRING:
         return replace(incident, flapping_since=None), [
-            TimelineEntry(now, TimelineKind.STEADY, "It has stopped flapping.")
+            TimelineEntry(now, TimelineKind.STEADY, "The incident is stable again.")
         ]
     return incident, []
 
 
 def next_change_at(incident: Incident, evaluation: Evaluation) -> float:
-    """Return when the clock alone would change an incident that this look left as it was; infinite if it never does.
+    """Return when time alone changes an incident that this evaluation left unchanged; infinite if never.
 
-    Alone: while rules and findings stay the same. Whatever compares a time with `now` above is here.
+    That is while rules and findings stay the same. Every comparison with `now` above has its entry here.
     """
     if incident.state is IncidentState.RESOLVED:
         return math.inf
     times = [plan_notification(incident, evaluation).at]
     if incident.state is not IncidentState.RECOVERING:
-        times += [_fires_at(name, mark, evaluation) for name, mark in incident.marks.items() if not mark.is_firing]
+        times += [
+            _fires_at(name, mark, evaluation) for name, mark in incident.marks.items() if not mark.is_firing
+        ]
     if not incident.notices:
         times.append(_first_notification_at(incident, evaluation.strongest_rule(incident)) + _LATE_SECONDS)
     if incident.trend and incident.trend[-1][1] != incident.affected:
@@ -378,5 +442,5 @@ def next_change_at(incident: Incident, evaluation: Evaluation) -> float:
 
 def _fires_at(name: str, mark: RuleMark, evaluation: Evaluation) -> float:
     rule = evaluation.rules.get(name, _NO_RULE)
-    # The next round counts, whenever it comes.
+    # The next poll counts, whenever it comes.
     return mark.since + rule.pending_seconds if _is_settled(mark, rule) else evaluation.now

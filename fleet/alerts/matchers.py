@@ -1,4 +1,7 @@
-"""Matchers of silences and routes: `cause=proxy-1 severity=critical agent=web-*`. Pure. docs/alerts.md, "Silences"."""
+"""Matchers of silences and routes: `cause=proxy-1 severity=critical agent=web-*`. Pure.
+
+docs/reference/alerts.md, "Silences".
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from fnmatch import fnmatchcase
 
 from fleet.vocabulary.incidents import CauseKind, Incident, Severity
 
-#: What can be matched of an incident, and of an agent.
+#: Fields of incidents, and of agents, that matchers can use.
 INCIDENT_FIELDS = ("cause", "kind", "rule", "severity")
 AGENT_FIELDS = ("agent", "label")
-#: What routes look at: `label` is that of agents an incident harms.
+#: Fields that matchers of routes can use; `label` is a label of the affected agents.
 ROUTE_FIELDS = (*INCIDENT_FIELDS, "label")
-#: What an incident has of each field; of agents it keeps no names.
+#: The values of an incident by field; it has none for `agent`.
 _VALUES_OF_FIELD: Mapping[str, Callable[[Incident], Iterable[str]]] = {
     "cause": lambda incident: (incident.cause.name, incident.cause.id, incident.cause.key),
     "kind": lambda incident: (incident.cause.kind.value,),
@@ -24,65 +27,69 @@ _VALUES_OF_FIELD: Mapping[str, Callable[[Incident], Iterable[str]]] = {
     "label": lambda incident: incident.labels,
     "agent": lambda incident: (),
 }
-#: The fields that have a few values only.
+#: All values of the fields that have only a few.
 _ENUM_VALUES = {"kind": tuple(CauseKind), "severity": tuple(severity.slug for severity in Severity)}
-#: `[a-z]` and `[!x]` in a value, as fnmatch reads them.
+#: `[a-z]` and `[!x]` in a value, as in fnmatch.
 _CHARACTER_SET = re.compile(r"\[!?\]?[^\]]*\]")
-#: What somebody types who means to match everything.
+#: The word to type to confirm matchers that match everything.
 CONFIRMATION_WORD = "everything"
 
 
 class MatchError(ValueError):
-    """A matcher cannot be read; the sentence says why."""
+    """A matcher is not valid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition; `*` and `?` in the value stand for anything."""
+    """One condition; its value may contain `*`, `?` and `[...]`."""
 
     field: str
     value: str
     is_negated: bool = False
 
     def matches(self, field_values: Iterable[str]) -> bool:
-        """Whether one of the values is meant, or with `!=` none of them."""
-        return any(fnmatchcase(field_value, self.value) for field_value in field_values) is not self.is_negated
+        """Return whether one of the values matches, or none of them with `!=`."""
+        return (
+            any(fnmatchcase(field_value, self.value) for field_value in field_values) is not self.is_negated
+        )
 
 
 def parse_matchers(text: str, *, of_routes: bool = False) -> tuple[Matcher, ...]:
-    """Read matchers, all of which must hold. Raises MatchError."""
+    """Parse matchers, all of which must hold. Raises MatchError."""
     try:
         terms = shlex.split(text)
     except ValueError as error:
-        raise MatchError(f"the quotes do not match in: {text}") from error
+        raise MatchError(f"unbalanced quotes in: {text}") from error
     field_names = ROUTE_FIELDS if of_routes else (*INCIDENT_FIELDS, *AGENT_FIELDS)
     matchers = tuple(_parse_term(term, field_names) for term in terms)
     kinds = {matcher.field in AGENT_FIELDS for matcher in matchers}
     if len(kinds) > 1 and not of_routes:
         raise MatchError(
-            "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both at once"
+            "match either agents (agent=, label=) or incidents (cause=, kind=, rule=, severity=), not both"
         )
     return matchers
 
 
 def matches_everything(matchers: Sequence[Matcher]) -> bool:
-    """Whether nothing is named: no condition, only `*` and sets, all kinds or severities, or only what is left out."""
+    """Return whether matchers name nothing: none at all, only wildcards, all kinds or severities, or only negations."""
     return all(matcher.is_negated or _is_wildcard(matcher) for matcher in matchers)
 
 
 def _is_wildcard(matcher: Matcher) -> bool:
     enum_values = _ENUM_VALUES.get(matcher.field, ())
-    matches_all = bool(enum_values) and all(fnmatchcase(enum_value, matcher.value) for enum_value in enum_values)
+    matches_all = bool(enum_values) and all(
+        fnmatchcase(enum_value, matcher.value) for enum_value in enum_values
+    )
     return matches_all or not _CHARACTER_SET.sub("?", matcher.value).strip("*?")
 
 
 def is_agent_matching(matchers: Sequence[Matcher]) -> bool:
-    """Whether agents are matched, and not incidents."""
+    """Return whether the matchers are about agents, not incidents."""
     return any(matcher.field in AGENT_FIELDS for matcher in matchers)
 
 
 def matches(matchers: Sequence[Matcher], incident: Incident) -> bool:
-    """Whether every condition holds of an incident."""
+    """Return whether an incident fulfils every matcher."""
     return all(matcher.matches(_VALUES_OF_FIELD[matcher.field](incident)) for matcher in matchers)
 
 
@@ -91,7 +98,7 @@ def _parse_term(term: str, field_names: Sequence[str]) -> Matcher:
     is_negated = field.endswith("!")
     field = field.removesuffix("!")
     if not equals or not value:
-        raise MatchError(f"write it as field=value: {term}")
+        raise MatchError(f"expected field=value instead of {term}")
     if field not in field_names:
-        raise MatchError(f"there is no field {field} here: use {', '.join(field_names)}")
+        raise MatchError(f"unknown field {field}. Use {', '.join(field_names)}")
     return Matcher(field, value, is_negated)

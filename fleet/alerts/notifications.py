@@ -1,6 +1,6 @@
-"""A message in words: a subject that works as an SMS, six lines, three links; and as data. Pure.
+"""Texts of notifications: a subject short enough for an SMS, six lines, three links; and their payload. Pure.
 
-docs/alerts.md, "Messages".
+docs/reference/alerts.md, "Notifications".
 """
 
 from __future__ import annotations
@@ -11,40 +11,48 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notification, NotificationKind, Severity
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    Incident,
+    IncidentState,
+    Notification,
+    NotificationKind,
+    Severity,
+)
 from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
-#: Labels of links in a text, where the name of the link alone would read as another line of it.
-_LINK_LABELS = {"Agents": "List of agents"}
+#: Labels of links in a text, where the name of the link could be mistaken for another line.
+_LINK_LABELS = {"Agents": "Agent list"}
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where people go from a message."""
+    """The targets of the links in a notification."""
 
-    #: Address of the console, without a slash at its end; empty when nobody said it.
+    #: Base URL of the console without a trailing slash; empty if not configured.
     console: str = ""
     runbook: str = ""
-    #: What the console calls this one incident; None before it is kept.
+    #: Number of the incident in URLs; None before it is stored.
     number: int | None = None
 
 
 def subject(notification: Notification) -> str:
-    """One line: `CRIT default: 207 agents stranded, proxy-1 does not answer - self-heals by 03:21 UTC`."""
+    """Return one line: `CRIT default: 207 agents stranded, proxy-1 - automatic recovery by 03:21 UTC`."""
     incident = notification.incident
     cluster, name = incident.cluster, incident.cause.name
     if notification.kind is NotificationKind.RESOLVED:
         duration = format_duration(incident.duration(notification.at))
-        peak_text = f", {incident.peak} agents at most" if incident.peak else ""
+        peak_text = f", peak {_format_agent_count(incident.peak)}" if incident.peak else ""
         return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
     if notification.kind is NotificationKind.FLAPPING:
-        return f"FLAPPING {cluster}: {name} comes and goes; further turns are not told"
+        return f"FLAPPING {cluster}: {name} - further state changes are not sent one by one"
     severity_word = incident.severity.look.short
     lead = {
         NotificationKind.WORSE: f"{severity_word} (worse)",
-        NotificationKind.REPEAT: f"{severity_word} (still)",
-        NotificationKind.UPDATE: f"{severity_word} (more)",
-        NotificationKind.ESCALATED: f"{severity_word} (nobody acknowledged)",
+        NotificationKind.REPEAT: f"{severity_word} (repeat)",
+        NotificationKind.UPDATE: f"{severity_word} (more agents)",
+        NotificationKind.ESCALATED: f"{severity_word} (not acknowledged)",
         NotificationKind.ACKNOWLEDGED: "ACKNOWLEDGED",
         NotificationKind.SILENCE_ENDS: "SILENCE ENDS SOON",
     }.get(notification.kind, severity_word)
@@ -52,20 +60,20 @@ def subject(notification: Notification) -> str:
 
 
 def headline(incident: Incident) -> str:
-    """What is wrong, without the time: `207 agents stranded, proxy-1`."""
-    # Details in brackets are for the page of the instance. They are errors of others, with brackets of their own.
+    """Return the summary of an incident, without times: `207 agents stranded, proxy-1`."""
+    # Drop details in brackets: they are on the page of the instance. They are errors of others and may nest brackets.
     summary = re.sub(r" \(.*\)$", "", incident.sentence.rstrip("."), flags=re.DOTALL)
     name = incident.cause.name
     return summary if name in summary or incident.cause.kind is CauseKind.FLEET else f"{summary}, {name}"
 
 
 def lines(notification: Notification, links: Links) -> list[str]:
-    """The body: what, how many, since when, why, whether it heals by itself, who; then the links."""
+    """Return the lines of the body: summary, cause, affected agents, start, recovery, names; then the links."""
     incident = notification.incident
     body_lines = [
-        f"What: {headline(incident)}.",
+        f"Summary: {headline(incident)}.",
         f"Cause: {incident.cause.label}.",
-        f"Affected: {_format_agent_count(incident.affected)} now, {incident.peak} at most.",
+        f"Affected: {_format_agent_count(incident.affected)} now, peak {incident.peak}.",
         f"Since: {format_utc(incident.opened_at)}, for {format_duration(incident.duration(notification.at))}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
@@ -73,22 +81,24 @@ def lines(notification: Notification, links: Links) -> list[str]:
     elif incident.affected:
         body_lines.append(f"Recovery: {describe_recovery(incident)}.")
     elif incident.peak:
-        body_lines.append("Recovery: no agent is affected any more.")
+        body_lines.append("Recovery: no agents are affected now.")
     if incident.names:
-        label = "Affected agents" if incident.affected else "Agents affected before"
+        label = "Affected agents" if incident.affected else "Previously affected agents"
         more = (incident.affected or incident.peak) - len(incident.names)
         body_lines.append(f"{label}: {', '.join(incident.names)}{f' and {more} more' if more > 0 else ''}.")
-    body_lines += [f"{_LINK_LABELS.get(link_name, link_name)}: {url}" for link_name, url in urls(incident, links).items()]
+    body_lines += [
+        f"{_LINK_LABELS.get(link_name, link_name)}: {url}" for link_name, url in urls(incident, links).items()
+    ]
     return body_lines
 
 
 def text(notification: Notification, links: Links) -> str:
-    """The body as one text."""
+    """Return the body of a notification as one text."""
     return "\n".join(lines(notification, links)) + "\n"
 
 
 def urls(incident: Incident, links: Links) -> dict[str, str]:
-    """The links of a message, by what they are called."""
+    """Return the links of a notification by label."""
     url_by_name: dict[str, str] = {}
     if links.console:
         prefix = prefix_url(links.console, incident.cluster)
@@ -101,21 +111,21 @@ def urls(incident: Incident, links: Links) -> dict[str, str]:
 
 
 def runbook_url(console: str, cluster: str, kind: str) -> str:
-    """The console's own runbook for a kind of rule; empty when nobody said where the console is."""
+    """Return the URL of the built-in runbook of a rule kind; empty without a base URL."""
     return f"{prefix_url(console, cluster)}/alerts/runbooks/{kind}/" if console else ""
 
 
 def prefix_url(console: str, cluster: str) -> str:
-    """Where the pages of a cluster begin."""
+    """Return the base URL of the pages of a cluster."""
     return console + ("" if cluster == "default" else f"/c/{quote(cluster)}")
 
 
-#: States of the agents that rules of the whole fleet count, by the kind of the rule.
+#: States of the agents that rules of the whole fleet count, by rule kind.
 _FLEET_STATES = {"rate": LOST_OR_AT_RISK_STATES, "excess": (State.EXCESS,)}
 
 
 def agents_path(cause: Cause) -> str:
-    """Return the path of the page that lists the agents of a cause; all agents where no filter fits."""
+    """Return the path of the list of agents, filtered by a cause where a filter exists."""
     if cause.kind is CauseKind.FLEET:
         query = [("state", state.slug) for state in _FLEET_STATES.get(cause.id, ())]
     elif cause.kind is CauseKind.CLUSTER:
@@ -128,7 +138,7 @@ def agents_path(cause: Cause) -> str:
 
 
 def payload(notification: Notification, links: Links) -> dict[str, Any]:
-    """The message as data: what webhooks get, and what every other sender is made from."""
+    """Return the notification as data: the body of webhooks, and the input of all other senders."""
     incident = notification.incident
     return {
         "version": 1,
@@ -163,47 +173,50 @@ def payload(notification: Notification, links: Links) -> dict[str, Any]:
 
 
 def make_test_notification(channel: str, now: float) -> Notification:
-    """A message that tries a channel out."""
+    """Return a test notification for a channel."""
     incident = Incident(
         cluster="test",
-        cause=Cause(CauseKind.CONSOLE, f"test-{int(now * 1000)}", f"a test of the channel {channel}"),
+        cause=Cause(CauseKind.CONSOLE, f"test-{int(now * 1000)}", f"test of channel {channel}"),
         generation=1,
         state=IncidentState.FIRING,
         opened_at=now,
         severity=Severity.INFO,
-        sentence=f"This is a test of the channel {channel}.",
+        sentence=f"This is a test of channel {channel}.",
     )
     return Notification(NotificationKind.TEST, incident, now, 1)
 
 
 def describe_recovery(incident: Incident) -> str:
-    """Whether it heals by itself, and by when."""
+    """Return whether the affected agents recover automatically, and by when."""
     if incident.stuck:
         has_no_instance = incident.cause.kind is CauseKind.AGENTS
-        return "not by itself" if has_no_instance else f"not by itself, only if {incident.cause.name} recovers"
+        return (
+            "needs action" if has_no_instance else f"not automatic, {incident.cause.name} must recover first"
+        )
     if incident.heals_at is None:
-        return "cannot be told yet"
-    return f"by itself, by {format_utc(incident.heals_at)}"
+        return "not known yet"
+    return f"automatic by {format_utc(incident.heals_at)}"
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as people read it: `45 s`, `12 min`, `3 h 5 min`."""
+    """Return a duration as text: `45 s`, `12 min`, `4 h`, `3 h 5 min`, `3 d`."""
     if seconds < 120:
         return f"{round(seconds)} s"
     minutes = round(seconds / 60)
-    if minutes < 90:
+    if minutes < 60:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    parts = ((hours, "h"), (minutes, "min")) if hours < 48 else ((hours // 24, "d"), (hours % 24, "h"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def format_utc(at: float | None) -> str:
-    """A moment in UTC, to the second."""
+    """Return a time in UTC to the second: `2026-11-23 10:14:05 UTC`."""
     return "never" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_iso(at: float | None) -> str | None:
-    """A moment as ISO 8601."""
+    """Return a time in ISO 8601."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
@@ -213,9 +226,9 @@ def _format_agent_count(count: int) -> str:
 
 def _recovery_suffix(incident: Incident) -> str:
     if incident.peak and not incident.affected:
-        return " - no agent is affected now"
+        return " - no agents affected now"
     if incident.stuck:
-        return " - does not heal by itself"
+        return " - no automatic recovery"
     if incident.heals_at is None:
         return ""
-    return f" - self-heals by {datetime.fromtimestamp(incident.heals_at, UTC):%H:%M} UTC"
+    return f" - automatic recovery by {datetime.fromtimestamp(incident.heals_at, UTC):%H:%M} UTC"

@@ -1,10 +1,10 @@
-"""Send what the outbox holds: by short steps, at least once, in order per incident and channel.
+"""Send the notifications in the outbox: in short steps, at least once, in order per incident and channel.
 
-docs/alerts.md, "The outbox".
+docs/reference/alerts.md, "Delivery".
 
-A step leases one message, sends it, and records what came of it. A process that dies between sending and recording
-leaves a lease that ends, and the message is sent again under the same key. `attempts` rises with each lease: with the
-holder it is the fencing token, and a step that was paused for longer than its lease records nothing.
+A step leases one delivery, sends it, and records the result. If a process dies between sending and recording, the lease
+expires and the notification is sent again under the same key. `attempts` increases with each lease. Together with the
+holder it is the fencing token, so a step that was paused for longer than its lease records nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.registry import KINDS, REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import IncidentEvent
@@ -29,53 +29,53 @@ logger = logging.getLogger(__name__)
 
 Sender = Callable[[SendRequest], None]
 
-#: How each kind of channel sends.
+#: Send functions by kind of channel.
 SENDERS: Mapping[str, Sender] = {slug: kind.send for slug, kind in KINDS.items()}
-#: A step is shorter than this, seconds: an attempt ends within 10 s, and so does looking up its host.
+#: Lease of a step, seconds. A step is shorter: an attempt and the lookup of its host take at most 10 s each.
 LEASE_SECONDS = 60.0
-#: Tried for so long, then shown as failed.
+#: Seconds after which a delivery that still fails is given up.
 GIVE_UP_AFTER = 86400.0
-#: The first wait and the longest, seconds; each doubles, give or take a fifth.
+#: First and longest wait between attempts, seconds. Each wait doubles, with 20 % jitter.
 _FIRST_WAIT = 5.0
 _LONGEST_WAIT = 900.0
-#: Threads of one process that send. Each waits for one receiver at a time.
+#: Sending threads per process. Each one waits for one receiver at a time.
 SENDER_THREADS = 4
-_RATE_LIMIT_REASON = "the channel's limit of messages in a minute"
-_CHANNEL_FAILING_REASON = "the channel fails; an older message is tried first"
+_RATE_LIMIT_REASON = "rate limit of the channel reached"
+_CHANNEL_FAILING_REASON = "the channel is failing; an earlier notification is retried first"
 
 
 @dataclass(slots=True)
 class SenderSlots:
-    """How many threads of a process send, and for which clusters now.
+    """The sending threads of a process, and the clusters that they currently send for.
 
-    One cluster takes all of them but one: receivers of its channels that hang hold up no other cluster.
+    One cluster takes at most all threads but one, so its hanging receivers do not delay other clusters.
     """
 
     total: int = SENDER_THREADS
     used_counts: Counter[str] = field(default_factory=Counter)
-    #: Held by whoever chooses a message.
+    #: Held while a delivery is chosen.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def full_clusters(self) -> list[str]:
-        """The clusters that have as many as they may."""
+        """The clusters that use as many threads as they may."""
         return [cluster for cluster, count in self.used_counts.items() if count >= self.total - 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Sends, as one process or thread of several."""
+    """Sends deliveries, as one of several threads or processes."""
 
     holder: str
     clock: Callable[[], float]
-    #: Between 0 and 1, for waits that differ.
+    #: Random number between 0 and 1, for the jitter of waits.
     chance: Callable[[], float]
     senders: Mapping[str, Sender]
-    #: Shared by the threads of a process.
+    #: Shared by all threads of a process.
     slots: SenderSlots = field(default_factory=SenderSlots)
 
     def send_next(self) -> bool:
-        """Send one message that is due; False when there is none. Raises DatabaseError."""
+        """Send one due notification; return False if none is due. Raises DatabaseError."""
         with self.slots.lock:
             delivery = self._lease_next()
             if delivery is None:
@@ -96,20 +96,24 @@ class Outbox:
         except SealError as error:
             self._record_failure(delivery, str(error), permanent=False)
         except Exception as error:
-            # Senders are many and some are not ours; a bug of one must not keep the others' messages.
-            logger.exception("delivery %s to %s", delivery.key, delivery.channel)
+            # Some senders are third-party code. A bug in one must not block the notifications of the others.
+            logger.exception("delivery %s to %s failed unexpectedly", delivery.key, delivery.channel)
             self._record_failure(delivery, f"{type(error).__name__}: {error}", permanent=False)
         else:
             self._record_sent(delivery)
 
     def _lease_next(self) -> Delivery | None:
         now = self.clock()
-        for delivery in due_deliveries(now).exclude(cluster__in=self.slots.full_clusters).select_related("channel")[:20]:
+        for delivery in (
+            due_deliveries(now).exclude(cluster__in=self.slots.full_clusters).select_related("channel")[:20]
+        ):
             if now - delivery.created_at > GIVE_UP_AFTER and delivery.attempts:
                 self._give_up(delivery, now)
                 continue
             if _is_rate_limited(_channel_of(delivery), now):
-                waiting_deliveries = open_deliveries().filter(channel=delivery.channel, next_attempt_at__lte=now)
+                waiting_deliveries = open_deliveries().filter(
+                    channel=delivery.channel, next_attempt_at__lte=now
+                )
                 waiting_deliveries.update(next_attempt_at=now + 5.0, waits_for=_RATE_LIMIT_REASON)
                 continue
             is_leased = (
@@ -136,21 +140,27 @@ class Outbox:
 
     @transaction.atomic
     def _record_sent(self, delivery: Delivery) -> None:
-        """Record that a message was sent, and its line in the timeline: both or neither, whenever the process ends."""
+        """Record that a notification was sent, with its timeline entry, in one transaction."""
         now = self.clock()
         if not _leased_row_of(delivery).update(
             sent_at=now, attempted_at=now, leased_until=None, leased_by="", last_error="", waits_for=""
         ):
             return
-        # What waited for this channel to work need not wait any longer.
-        blocked_deliveries = open_deliveries().filter(channel=delivery.channel, waits_for=_CHANNEL_FAILING_REASON)
+        # Release the notifications that waited for this channel to work again.
+        blocked_deliveries = open_deliveries().filter(
+            channel=delivery.channel, waits_for=_CHANNEL_FAILING_REASON
+        )
         blocked_deliveries.update(next_attempt_at=now, waits_for="")
-        self._add_timeline_entry(delivery, now, f"{delivery.kind} was taken by {delivery.channel}.")
+        self._add_timeline_entry(delivery, now, f"Notification ({delivery.kind}) sent to {delivery.channel}.")
 
     def _record_failure(self, delivery: Delivery, reason: str, *, permanent: bool) -> None:
         now = self.clock()
         logger.warning(
-            "delivery %s to %s, attempt %d: %s", delivery.key, delivery.channel, delivery.attempts, reason
+            "delivery %s to %s failed, attempt %d: %s",
+            delivery.key,
+            delivery.channel,
+            delivery.attempts,
+            reason,
         )
         if permanent:
             self._give_up(delivery, now, reason)
@@ -162,22 +172,24 @@ class Outbox:
             leased_until=None,
             leased_by="",
             last_error=reason,
-            waits_for="it failed before",
+            waits_for="the last attempt failed",
         ):
             return
-        later_deliveries = open_deliveries().filter(channel=delivery.channel, attempts=0, next_attempt_at__lt=at)
+        later_deliveries = open_deliveries().filter(
+            channel=delivery.channel, attempts=0, next_attempt_at__lt=at
+        )
         later_deliveries.exclude(pk=delivery.pk).update(next_attempt_at=at, waits_for=_CHANNEL_FAILING_REASON)
 
     @transaction.atomic
     def _give_up(self, delivery: Delivery, now: float, reason: str = "") -> None:
-        error = reason or delivery.last_error or "nobody took it within a day"
+        error = reason or delivery.last_error or "not delivered within 24 h"
         leased_rows = _leased_row_of(delivery).filter(sent_at=None, failed_at=None)
         columns = {"attempted_at": now} if reason else {}
         if leased_rows.update(
             failed_at=now, leased_until=None, leased_by="", last_error=error, waits_for="", **columns
         ):
-            # Without the error: it may name an address that only the owners of the channel may see.
-            sentence = f"{delivery.kind} could not be sent to {delivery.channel}: the delivery log says why."
+            # Without the error, which may contain an address that only the owners of the channel may see.
+            sentence = f"Notification ({delivery.kind}) to {delivery.channel} failed. The delivery log shows the error."
             self._add_timeline_entry(delivery, now, sentence)
 
     def _add_timeline_entry(self, delivery: Delivery, now: float, text: str) -> None:
@@ -187,12 +199,12 @@ class Outbox:
 
 
 def open_deliveries() -> QuerySet[Delivery]:
-    """What is neither sent nor given up."""
+    """Return the deliveries that are neither sent nor failed."""
     return Delivery.objects.filter(sent_at=None, failed_at=None)
 
 
 def due_deliveries(now: float) -> QuerySet[Delivery]:
-    """What may be sent now: the oldest message of each incident and channel, if it need not wait."""
+    """Return the deliveries that may be sent now: the oldest of each incident and channel, unless it waits."""
     older_deliveries = open_deliveries().filter(
         channel=OuterRef("channel"), incident=OuterRef("incident"), pk__lt=OuterRef("pk")
     )
@@ -206,12 +218,12 @@ def due_deliveries(now: float) -> QuerySet[Delivery]:
 
 
 def backoff_seconds(attempts: int, chance: float) -> float:
-    """Seconds until the next attempt after so many; `chance` between 0 and 1 spreads them."""
+    """Return the seconds until the next attempt, after `attempts` attempts; `chance` between 0 and 1 is the jitter."""
     return min(_FIRST_WAIT * 2.0 ** min(attempts - 1, 16), _LONGEST_WAIT) * (0.8 + 0.4 * chance)
 
 
 def prune(before: float) -> int:
-    """Delete finished messages created before that; how many."""
+    """Delete sent and failed deliveries created before a time; return the number of deleted rows."""
     finished_deliveries = Delivery.objects.filter(created_at__lt=before).exclude(sent_at=None, failed_at=None)
     return finished_deliveries.delete()[0]
 
@@ -222,12 +234,12 @@ def _leased_row_of(delivery: Delivery) -> QuerySet[Delivery]:
 
 
 def _channel_of(delivery: Delivery) -> Channel:
-    assert delivery.channel is not None, "a notification of a deleted channel has failed, and is never due"
+    assert delivery.channel is not None, "deliveries of deleted channels have failed and are never due"
     return delivery.channel
 
 
 def _earlier_severities(delivery: Delivery) -> frozenset[str]:
-    """Return the severities under which the receiver of the channel may list an alert of the incident."""
+    """Return the severities under which the receiver may list alerts of the incident."""
     if delivery.incident_id is None or _channel_of(delivery).kind not in REPOSTS:
         return frozenset()
     earlier = Delivery.objects.filter(channel=delivery.channel, incident=delivery.incident_id)

@@ -1,9 +1,9 @@
-"""Days that an RFC 5545 rule names, within a few steps whatever the rule: `FREQ=WEEKLY;BYDAY=SU`. Pure.
+"""Days of an RFC 5545 recurrence rule such as `FREQ=WEEKLY;BYDAY=SU`, computed in bounded time. Pure.
 
-https://www.rfc-editor.org/rfc/rfc5545#section-3.3.10, less what maintenance windows do not need: times of day,
-numbers of weeks, COUNT and UNTIL. A look for incidents asks once a second: python-dateutil walks from the first day of
-a rule to the year 9999 when nothing matches, which took half a minute for `BYMONTH=2;BYMONTHDAY=30`, and cannot be
-bounded. Its answers are what ours are tested against.
+https://www.rfc-editor.org/rfc/rfc5545#section-3.3.10, without what maintenance windows do not need: times of day,
+numbers of weeks, COUNT and UNTIL. Alerting asks once a second. python-dateutil walks from the first day of a rule to
+the year 9999 when nothing matches (30 s for `BYMONTH=2;BYMONTHDAY=30`) and cannot be bounded; the tests compare this
+module with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, Self
 
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _LARGEST_INTERVAL = 1_000
-#: Characters of a rule; every number in it may be there twice.
+#: Maximum length of a rule, characters.
 LONGEST = 500
 
 
 class RecurrenceError(ValueError):
-    """A rule that cannot be read; the sentence says where."""
+    """A recurrence rule is not valid; the message says why."""
 
 
 class Frequency(StrEnum):
@@ -37,44 +37,50 @@ class Frequency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A rule without its first day. What is empty allows every day."""
+    """A recurrence rule without its first day. Empty fields allow every day."""
 
     frequency: Frequency
     interval: int = 1
     months: frozenset[int] = frozenset()
-    #: Of the month and of the year; negative ones count from its end.
+    #: Days of the month and of the year; negative ones count from the end.
     month_days: frozenset[int] = frozenset()
     year_days: frozenset[int] = frozenset()
-    #: Which one of the month or year, or 0 for all, and the number of the weekday.
+    #: (ordinal in the month or year, or 0 for all; number of the weekday).
     weekdays: frozenset[tuple[int, int]] = frozenset()
-    #: Of the days of a period that match, these; negative ones count from the last.
+    #: Positions among the matching days of a period; negative ones count from the last.
     positions: frozenset[int] = frozenset()
     week_start: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a rule. Raises RecurrenceError."""
+        """Parse a rule. Raises RecurrenceError."""
         if len(text) > LONGEST:
-            raise RecurrenceError(f"it has more than {LONGEST} characters")
+            raise RecurrenceError(f"more than {LONGEST} characters")
         parts: dict[str, str] = {}
         for part in text.upper().removeprefix("RRULE:").split(";"):
             name, equals, part_value = part.partition("=")
             if not equals or not part_value or name not in _PARTS:
-                raise RecurrenceError(f"{part!r} is none of {', '.join(_PARTS)} with a value")
+                raise RecurrenceError(
+                    f"{part!r} is not supported. Use {', '.join(_PARTS)}, each with a value"
+                )
             if parts.setdefault(name, part_value) != part_value:
-                raise RecurrenceError(f"{name} stands twice")
+                raise RecurrenceError(f"{name} occurs twice")
         if "FREQ" not in parts:
             raise RecurrenceError("FREQ is missing")
-        recurrence = cls(**{_PARTS[name][0]: _PARTS[name][1](part_value) for name, part_value in parts.items()})
+        recurrence = cls(
+            **{_PARTS[name][0]: _PARTS[name][1](part_value) for name, part_value in parts.items()}
+        )
         ordinals = {ordinal for ordinal, _ in recurrence.weekdays}
         if ordinals != {0} and ordinals and recurrence.frequency in (Frequency.DAILY, Frequency.WEEKLY):
-            raise RecurrenceError("BYDAY has a number, which only a month or a year can have")
-        if recurrence.positions and not (recurrence.month_days or recurrence.year_days or recurrence.weekdays or recurrence.months):
-            raise RecurrenceError("BYSETPOS needs days to choose from")
+            raise RecurrenceError("BYDAY with a number requires FREQ=MONTHLY or FREQ=YEARLY")
+        if recurrence.positions and not (
+            recurrence.month_days or recurrence.year_days or recurrence.weekdays or recurrence.months
+        ):
+            raise RecurrenceError("BYSETPOS requires BYMONTH, BYMONTHDAY, BYYEARDAY or BYDAY")
         return recurrence
 
     def days(self, first: date, begin: date, end: date) -> Iterator[date]:
-        """Yield the days from `begin` to `end`, both included, of the rule that begins on the day `first`."""
+        """Yield the days of the rule from `begin` to `end`, both included. `first`: first day of the recurrence."""
         rule = self._with_defaults(first)
         cursor: date | None = rule.period_of(max(begin, first))
         while cursor is not None and cursor <= end:
@@ -83,7 +89,7 @@ class Recurrence:
             cursor = rule.next_period(cursor)
 
     def _with_defaults(self, first: date) -> Self:
-        """Fill in what the first day says where the rule says nothing."""
+        """Return the rule with weekday, day and month of the first day where the rule has none."""
         if self.weekdays or self.month_days or self.year_days:
             return self
         if self.frequency is Frequency.WEEKLY:
@@ -95,7 +101,7 @@ class Recurrence:
         return replace(self, months=months, month_days=frozenset({first.day}))
 
     def period_of(self, day: date) -> date:
-        """Return the first day of the period that a day is in."""
+        """Return the first day of the period that contains a day."""
         match self.frequency:
             case Frequency.DAILY:
                 return day
@@ -107,7 +113,7 @@ class Recurrence:
                 return day.replace(month=1, day=1)
 
     def next_period(self, period: date) -> date | None:
-        """Return the first day of the next period; None after the last year there is."""
+        """Return the first day of the next period; None after the year 9999."""
         try:
             return period + timedelta(days=self.length_of(period))
         except OverflowError:
@@ -125,7 +131,7 @@ class Recurrence:
                 return 366 if calendar.isleap(period.year) else 365
 
     def number_of(self, first: date, period: date) -> int:
-        """Return how many periods after that of `first` a period is."""
+        """Return the number of periods between that of `first` and a period."""
         begin = self.period_of(first)
         match self.frequency:
             case Frequency.DAILY:
@@ -150,7 +156,7 @@ class Recurrence:
     def _is_weekday(self, day: date, month_length: int, year_day: int, year_length: int) -> bool:
         if (0, day.weekday()) in self.weekdays:
             return True
-        # RFC 5545, the table of BYDAY: of the year only where no month is named.
+        # RFC 5545, table of BYDAY: ordinals count in the year only if no month is given.
         of_year = self.frequency is Frequency.YEARLY and not self.months
         place, length = (year_day, year_length) if of_year else (day.day, month_length)
         ordinals = ((place - 1) // 7 + 1, -((length - place) // 7 + 1))
@@ -159,7 +165,7 @@ class Recurrence:
 
 @lru_cache(maxsize=256)
 def _matching_days(rule: Recurrence, period: date) -> tuple[date, ...]:
-    """Return the days of a period that a rule names."""
+    """Return the days of a period that match a rule."""
     begin = period.toordinal()
     span = range(begin, min(begin + rule.length_of(period), date.max.toordinal() + 1))
     days = [day for day in map(date.fromordinal, span) if rule.matches(day)]
@@ -173,25 +179,27 @@ def _frequency(text: str) -> Frequency:
     try:
         return Frequency(text)
     except ValueError:
-        raise RecurrenceError(f"FREQ={text}: a window recurs daily, weekly, monthly or yearly") from None
+        raise RecurrenceError(f"FREQ={text} is not supported. Use DAILY, WEEKLY, MONTHLY or YEARLY") from None
 
 
 def _interval(text: str) -> int:
     numbers = sorted(_numbers_parser("INTERVAL", 1, _LARGEST_INTERVAL)(text))
     if len(numbers) > 1:
-        raise RecurrenceError(f"INTERVAL: {text} is more than one number")
+        raise RecurrenceError(f"INTERVAL takes one number, not {text}")
     return numbers[0]
 
 
-def _numbers_parser(name: str, least: int, most: int, *, negative: bool = False) -> Callable[[str], frozenset[int]]:
+def _numbers_parser(
+    name: str, least: int, most: int, *, negative: bool = False
+) -> Callable[[str], frozenset[int]]:
     def parse(text: str) -> frozenset[int]:
         numbers = []
         for token in text.split(","):
             digits = token.removeprefix("-") if negative else token
             if not (digits.isascii() and digits.isdigit() and len(digits) <= 4):
-                raise RecurrenceError(f"{name}: {token!r} is no number")
+                raise RecurrenceError(f"{name}: {token!r} is not a number")
             if not least <= int(digits) <= most:
-                raise RecurrenceError(f"{name}: {token} is not within {least} and {most}")
+                raise RecurrenceError(f"{name}: {token} is not between {least} and {most}")
             numbers.append(int(token))
         return frozenset(numbers)
 
@@ -203,7 +211,7 @@ def _weekdays(text: str) -> frozenset[tuple[int, int]]:
     for token in text.split(","):
         ordinal, weekday = token[:-2].removeprefix("+"), token[-2:]
         if weekday not in _WEEKDAYS:
-            raise RecurrenceError(f"BYDAY: {token!r} is no day of a week: {', '.join(_WEEKDAYS)}")
+            raise RecurrenceError(f"BYDAY: {token!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
         (number,) = _numbers_parser("BYDAY", 1, 53, negative=True)(ordinal) if ordinal else (0,)
         weekdays.add((number, _WEEKDAYS.index(weekday)))
     return frozenset(weekdays)
@@ -211,11 +219,11 @@ def _weekdays(text: str) -> frozenset[tuple[int, int]]:
 
 def _week_start(text: str) -> int:
     if text not in _WEEKDAYS:
-        raise RecurrenceError(f"WKST: {text!r} is no day of a week: {', '.join(_WEEKDAYS)}")
+        raise RecurrenceError(f"WKST: {text!r} is not a weekday. Use {', '.join(_WEEKDAYS)}")
     return _WEEKDAYS.index(text)
 
 
-#: By the name of a part: the field, and how its value is read.
+#: Field and parser by the name of a part.
 _PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "FREQ": ("frequency", _frequency),
     "INTERVAL": ("interval", _interval),

@@ -1,8 +1,9 @@
-"""Post every open alert again each minute to receivers that list alerts, apart from the outbox.
+"""Repost open alerts every minute to receivers that keep a list of alerts, independently of the outbox.
 
-docs/alerts.md, "Alertmanager". An Alertmanager that was restarted has an empty list until its sources post again, and
-an incident that is acknowledged, silenced or explained owes no message for hours. What is posted here is what the
-channel was told of and is not over; an alert that nobody posts any more ends by itself.
+docs/reference/alerts.md, "Alertmanager". A restarted Alertmanager has an empty list until its sources post again, and
+an
+incident that is acknowledged, silenced or inhibited has no notification for hours. Reposted are the open incidents
+that the channel was notified of; an alert that is not reposted ends by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from django.db import DatabaseError
 
 from fleet import lease
 from fleet.alerts import notifications, store
-from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.registry import REPOSTS
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
@@ -27,26 +28,26 @@ from fleet.vocabulary.incidents import IncidentState, Notification, Notification
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two posts of the same alert.
+#: Seconds between two reposts of the same alert.
 INTERVAL = 60.0
-#: So long in a round channels are tried whose last post failed: each that hangs takes 10 s of the others' time.
+#: Seconds per pass for channels whose last repost failed: each one that hangs delays the others by 10 s.
 FAILING_BUDGET_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class Reposter:
-    """Posts for the clusters that this process looks at."""
+    """Reposts the alerts of the clusters that this process evaluates."""
 
-    #: As the evaluator of this process takes its leases.
+    #: Holder name of the evaluator's leases in this process.
     holder: str
     clock: Callable[[], float]
-    #: Of a monotonic clock.
+    #: Monotonic clock.
     timer: Callable[[], float] = time.monotonic
-    #: Channels whose last post failed, the one that was tried longest ago first: each failure is logged once.
+    #: Channels whose last repost failed, least recently tried first. Each failure is logged once.
     _failing_channels: dict[int, None] = field(default_factory=dict)
 
     def post_open_alerts(self) -> int:
-        """Post the open alerts of every channel that lists them; return how many were taken. Raises DatabaseError."""
+        """Repost open alerts to every channel that lists alerts; return the accepted number. Raises DatabaseError."""
         clusters = lease.clusters_of(self.holder, lease.ALERTS, to_moment(self.clock()))
         channels = Channel.objects.filter(kind__in=REPOSTS, enabled=True)
         by_key = {channel.pk: channel for channel in channels}
@@ -60,17 +61,17 @@ class Reposter:
         return posted_count
 
     def _post_channel_safely(self, channel: Channel, clusters: Sequence[str]) -> int:
-        """Post to one channel; a fault of ours with it does not keep the alerts of the other channels away."""
+        """Repost to one channel; an unexpected error does not affect the other channels."""
         try:
             return self._post_channel(channel, clusters)
         except DatabaseError:
             raise
         except Exception:
-            logger.exception("alertmanager.failed: open alerts of channel %s cannot be posted", channel)
+            logger.exception("alertmanager.failed: open alerts of channel %s could not be reposted", channel)
             return 0
 
     def _post_channel(self, channel: Channel, clusters: Sequence[str]) -> int:
-        # A channel of a cluster is of no other one, whatever it was sent before.
+        # A channel of one cluster gets no alerts of other clusters, even if it did before.
         channel_clusters = [cluster for cluster in clusters if channel.cluster in ("", cluster)]
         newest = _newest_payloads(channel, channel_clusters)
         if not newest:
@@ -79,10 +80,12 @@ class Reposter:
         try:
             channel_values = (channel.config, unseal(channel.secrets), channel.allow_private)
             repost([self._request_of(row, last_payload, *channel_values) for row, last_payload in newest])
-            # An incident that ended meanwhile was told of as over before this post came.
+            # An incident may have resolved meanwhile, and the repost reopened it after its resolved notification.
             payloads = {row.pk: last_payload for row, last_payload in newest}
             resolved_rows = Incident.objects.filter(pk__in=payloads, state=IncidentState.RESOLVED.value)
-            if resolved_requests := [self._request_of(row, payloads[row.pk], *channel_values) for row in resolved_rows]:
+            if resolved_requests := [
+                self._request_of(row, payloads[row.pk], *channel_values) for row in resolved_rows
+            ]:
                 repost(resolved_requests)
         except (SendError, SealError) as error:
             is_new = channel.pk not in self._failing_channels
@@ -90,7 +93,7 @@ class Reposter:
             self._failing_channels[channel.pk] = None
             if is_new:
                 logger.warning(
-                    "alertmanager.unreachable: open alerts of channel %s end there in minutes: %s",
+                    "alertmanager.unreachable: open alerts of channel %s expire there within 4 min: %s",
                     channel,
                     error,
                 )
@@ -98,8 +101,10 @@ class Reposter:
         self._failing_channels.pop(channel.pk, None)
         return len(newest)
 
-    def _request_of(self, row: Incident, last_payload: Mapping[str, Any], *channel_values: Any) -> SendRequest:
-        """Return the message of now under the severity of the last one: that is a label of what the receiver lists."""
+    def _request_of(
+        self, row: Incident, last_payload: Mapping[str, Any], *channel_values: Any
+    ) -> SendRequest:
+        """Return the current state with the severity of the last notification, which is a label of the listed alert."""
         now, is_resolved = self.clock(), row.state == IncidentState.RESOLVED.value
         kind = NotificationKind.RESOLVED if is_resolved else NotificationKind.FIRING
         incident = store.incident_of(row)
@@ -113,8 +118,10 @@ class Reposter:
 def _newest_payloads(
     channel: Channel, clusters: Sequence[str]
 ) -> Sequence[tuple[Incident, Mapping[str, Any]]]:
-    """Return every open incident that a channel took a message about, with the newest message."""
-    deliveries = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(sent_at=None)
+    """Return every open incident that a channel was notified of, with the payload of the newest notification."""
+    deliveries = Delivery.objects.filter(channel=channel, incident__cluster__in=clusters).exclude(
+        sent_at=None
+    )
     deliveries = deliveries.exclude(incident__state=IncidentState.RESOLVED.value)
     newest: dict[int, tuple[Incident, Mapping[str, Any]]] = {}
     for delivery in deliveries.order_by("pk").select_related("incident"):

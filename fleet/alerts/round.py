@@ -1,6 +1,6 @@
-"""One look at a cluster: what becomes of its incidents, and which messages are due. Pure.
+"""One evaluation of a cluster: the new state of its incidents, and the notifications that are due. Pure.
 
-docs/alerts.md, "One look".
+docs/reference/alerts.md, "Evaluations".
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from dataclasses import dataclass, field, replace
 from fleet.alerts.facts import Facts
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.inhibition import JOINT_KINDS, inhibitor_of, select_representatives
-from fleet.alerts.lifecycle import FLAP_SECONDS, Evaluation, advance, due_notification, hold, with_notification
+from fleet.alerts.lifecycle import (
+    FLAP_SECONDS,
+    Evaluation,
+    advance,
+    due_notification,
+    hold,
+    with_notification,
+)
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_silence_name
 from fleet.vocabulary.incidents import (
     CauseKind,
     Finding,
-    TimelineEntry,
     Incident,
     IncidentState,
     Notification,
+    TimelineEntry,
     TimelineKind,
 )
 
 
 @dataclass(slots=True)
 class EvaluationOutcome:
-    """What one look changed."""
+    """The result of one evaluation."""
 
-    #: Every incident that is not resolved, after the look, by key.
+    #: Unresolved incidents after the evaluation, by key.
     incidents: dict[str, Incident] = field(default_factory=dict)
-    #: Those that are new or are not what they were, resolved ones too.
+    #: New and changed incidents, including resolved ones.
     changed_incidents: list[Incident] = field(default_factory=list)
-    #: Those that never fired and are no more.
+    #: Incidents that ended without firing.
     dropped_incidents: list[Incident] = field(default_factory=list)
     timeline_entries: list[tuple[Incident, TimelineEntry]] = field(default_factory=list)
     notifications: list[Notification] = field(default_factory=list)
@@ -41,7 +48,7 @@ class EvaluationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PreviousIncident:
-    """What is known of a cause whose last incident is over."""
+    """The last resolved incident of a cause."""
 
     generation: int
     flips: tuple[float, ...] = ()
@@ -54,10 +61,10 @@ def evaluate(
     active_silences: Sequence[Silence],
     find_previous: Callable[[str], PreviousIncident | None],
 ) -> EvaluationOutcome:
-    """Take one look. `past` knows the last incident of a cause, by its key.
+    """Evaluate the rules once. `find_previous` returns the last incident of a cause by key.
 
-    1. Find what the rules find, by cause. 2. Open an incident for each cause that has none. 3. Ask which stronger
-    trouble explains each, and which silence covers it. 4. Advance each. 5. Send what is due.
+    1. Apply the rules, by cause. 2. Open an incident for each cause that has none. 3. Determine what inhibits and what
+    silences each incident. 4. Advance each incident. 5. Collect the due notifications.
     """
     now = facts.now
     evaluation = Evaluation(now, facts.as_of or 0.0, {rule.name: rule for rule in rules})
@@ -67,7 +74,7 @@ def evaluate(
         if key not in before:
             before[key] = _open_incident(facts.cluster, finding, find_previous(key), now)
         elif before[key].state is IncidentState.RECOVERING and finding.began_at is not None:
-            # It was well meanwhile: what it suffers from now began later.
+            # The cause had recovered, so the current failure began later.
             before[key] = replace(before[key], began_at=finding.began_at)
     outcome = EvaluationOutcome()
     candidates = select_representatives(before.values())
@@ -79,12 +86,14 @@ def evaluate(
     explaining_keys = frozenset(
         inhibitors[key]
         for key, subject in findings.items()
-        # Who was stranded before it came has been stranded by something else.
+        # Agents that were stranded before the stronger incident opened have another cause.
         if subject.cause.kind is CauseKind.AGENTS
         and inhibitors.get(key)
         and before[key].opened_at >= before[inhibitors[key]].opened_at
     )
-    context = _EvaluationContext(evaluation, inhibitors, explaining_keys, active_silences, is_fresh=facts.fresh)
+    context = _EvaluationContext(
+        evaluation, inhibitors, explaining_keys, active_silences, is_fresh=facts.fresh
+    )
     for key, incident in before.items():
         _advance_incident(incident, findings.get(key), context, outcome, is_new=key not in incidents)
     return outcome
@@ -92,10 +101,10 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _EvaluationContext:
-    """What is the same for all incidents of one look."""
+    """Values shared by all incidents of one evaluation."""
 
     evaluation: Evaluation
-    #: What explains each incident, by its key, and the keys of all that explain agents.
+    #: Key of the inhibiting incident by key of the incident, and the keys of incidents that inhibit agents.
     inhibitors: Mapping[str, str]
     explaining_keys: frozenset[str]
     active_silences: Sequence[Silence]
@@ -103,7 +112,12 @@ class _EvaluationContext:
 
 
 def _advance_incident(
-    incident: Incident, finding: Finding | None, context: _EvaluationContext, outcome: EvaluationOutcome, *, is_new: bool
+    incident: Incident,
+    finding: Finding | None,
+    context: _EvaluationContext,
+    outcome: EvaluationOutcome,
+    *,
+    is_new: bool,
 ) -> None:
     evaluation = context.evaluation
     current = _with_inhibition(incident, context)
@@ -121,7 +135,7 @@ def _advance_incident(
     if kind is not None:
         after = with_notification(after, evaluation.now)
         outcome.notifications.append(Notification(kind, after, evaluation.now, after.notices))
-        text = f"A message goes out: {kind.value}."
+        text = f"Notification due ({kind.value})."
         outcome.timeline_entries.append((after, TimelineEntry(evaluation.now, TimelineKind.NOTICE, text)))
     outcome.timeline_entries += [(after, entry) for entry in step.timeline_entries]
     if is_new or after != incident:
@@ -131,25 +145,35 @@ def _advance_incident(
 
 
 def _with_inhibition(incident: Incident, context: _EvaluationContext) -> Incident:
-    """Return the incident with what explains it and what silences it now."""
+    """Return the incident with its current inhibition and silence."""
     inhibited_by = context.inhibitors.get(incident.key, "")
     silenced_by = find_silence_name(incident, context.active_silences)
-    # A copy of a thousand incidents takes longer than all that is decided about them.
+    # Avoid copies: copying a thousand incidents takes longer than everything else here.
     if (inhibited_by, silenced_by) == (incident.inhibited_by, incident.silenced_by):
         return incident
     updated_incident = replace(incident, inhibited_by=inhibited_by, silenced_by=silenced_by)
-    if updated_incident.state is IncidentState.FIRING and updated_incident.inhibited_by and not updated_incident.notices and updated_incident.fired_at:
-        # Nobody heard of it: it waits until it stands for itself.
+    if (
+        updated_incident.state is IncidentState.FIRING
+        and updated_incident.inhibited_by
+        and not updated_incident.notices
+        and updated_incident.fired_at
+    ):
+        # Not notified yet: back to pending until nothing inhibits it.
         return replace(updated_incident, state=IncidentState.PENDING, fired_at=None, worst_severity=None)
     return updated_incident
 
 
 def _members_by_key(candidates: Iterable[Incident], facts: Facts) -> Mapping[str, frozenset[str]]:
-    """By the key of a group or region with an open incident, whom it stands for: a region also for its groups."""
+    """Return the keys of the instances by proxy group or region with an open incident; regions include their groups."""
     joint_keys = {incident.key for incident in candidates if incident.cause.kind in JOINT_KINDS}
     keys = {cause.key: frozenset(keys) for cause, keys in facts.members_by_cause.items()}
     return {
-        key: keys[key] | {other_key for other_key, other_members in keys.items() if other_key != key and other_members <= keys[key]}
+        key: keys[key]
+        | {
+            other_key
+            for other_key, other_members in keys.items()
+            if other_key != key and other_members <= keys[key]
+        }
         for key in joint_keys & keys.keys()
     }
 
@@ -163,6 +187,6 @@ def _open_incident(cluster: str, finding: Finding, previous: PreviousIncident | 
         state=IncidentState.PENDING,
         opened_at=now,
         began_at=finding.began_at,
-        # Opening again is a turn, too: slow flapping is flapping.
+        # Opening again counts as a state change, so that slow flapping is detected.
         flips=(*flips, now) if flips else (),
     )

@@ -1,6 +1,6 @@
-"""Who hears of what: a tree of routes, with a second level when nobody acknowledges, and quiet hours. Pure.
+"""Notification routes: a tree that selects the channels of an incident, with escalation and quiet hours. Pure.
 
-docs/alerts.md, "Routes".
+docs/reference/alerts.md, "Notification routes".
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from zoneinfo import ZoneInfo
 from fleet.alerts.matchers import Matcher, matches
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
 
-#: How the reason begins why a message waits for the end of quiet hours.
+#: Start of the waiting reason of a delivery that quiet hours delay.
 QUIET_HOURS_REASON = "quiet hours"
 
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """A time of every day, by the clock on the wall, at which only critical messages are sent."""
+    """A daily time range in local time in which only critical notifications are sent."""
 
     start: time
     end: time
     zone: str
 
     def end_after(self, now: float) -> float | None:
-        """When the quiet hours end that it is in now; None when it is in none."""
+        """Return the end of the current quiet hours; None outside quiet hours."""
         zone = ZoneInfo(self.zone)
         local = datetime.fromtimestamp(now, zone)
         for day in (local.date() - timedelta(days=1), local.date()):
@@ -40,17 +40,20 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One node of the tree. The first child that matches takes the incident, and those after it if `goes_on`."""
+    """One route.
+
+    The first child that matches takes the incident; `should_continue`: the children after it are tried, too.
+    """
 
     name: str
     matchers: tuple[Matcher, ...] = ()
-    #: The cluster that owns it; empty: the installation.
+    #: Cluster that owns the route; empty: the whole installation.
     cluster: str = ""
-    #: Only incidents that are at least so severe.
+    #: Minimum severity.
     min_severity: Severity = Severity.WARNING
-    #: Ids of channels; none: those of the parent.
+    #: Ids of channels; empty: those of the parent.
     channels: tuple[int, ...] = ()
-    #: Nobody acknowledged a critical incident for so long: these are told too. None: never.
+    #: Seconds without acknowledgement after which a critical incident escalates; None: never. And the channels then.
     escalate_after: float | None = None
     escalate_to: tuple[int, ...] = ()
     quiet_hours: QuietHours | None = None
@@ -58,7 +61,7 @@ class Route:
     children: tuple[Route, ...] = ()
 
     def accepts(self, incident: Incident) -> bool:
-        """Whether it is for this incident."""
+        """Return whether the route matches an incident."""
         return (
             self.cluster in ("", incident.cluster)
             and incident.severity >= self.min_severity
@@ -68,7 +71,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRoute:
-    """Where an incident ends up: a route with what it inherited."""
+    """A route that an incident ends at, with its path and its effective channels."""
 
     route: Route
     path: tuple[str, ...]
@@ -76,7 +79,7 @@ class MatchedRoute:
 
 
 def match_routes(roots: Iterable[Route], incident: Incident) -> list[MatchedRoute]:
-    """The routes that an incident takes."""
+    """Return the routes that an incident ends at."""
     return list(_match_subtree(roots, incident, (), ()))
 
 
@@ -97,19 +100,19 @@ def _match_subtree(
 def plan_receivers(
     matched_routes: Sequence[MatchedRoute], incident: Incident, kind: NotificationKind, now: float
 ) -> dict[int, tuple[float, str]]:
-    """Channels that get a message: not before when, and why then (empty: at once)."""
+    """Return the channels of a notification, each with the earliest time and the reason for waiting (empty: none)."""
     schedule_by_channel: dict[int, tuple[float, str]] = {}
     for matched_route in matched_routes:
         is_escalation = kind is NotificationKind.ESCALATED
         channels = matched_route.route.escalate_to if is_escalation else matched_route.channels
         if not is_escalation and incident.escalated_at is not None:
-            # Who was called in hears how it goes on.
+            # After an escalation, the escalation channels get all further notifications.
             channels = (*channels, *matched_route.route.escalate_to)
         send_at, reason = now, ""
         if matched_route.route.quiet_hours is not None and incident.severity < Severity.CRITICAL:
             end = matched_route.route.quiet_hours.end_after(now)
             if end is not None:
-                send_at, reason = end, f"{QUIET_HOURS_REASON} of the route {matched_route.route.name}"
+                send_at, reason = end, f"{QUIET_HOURS_REASON} of route {matched_route.route.name}"
         for channel in channels:
             if channel not in schedule_by_channel or send_at < schedule_by_channel[channel][0]:
                 schedule_by_channel[channel] = (send_at, reason)
@@ -117,7 +120,7 @@ def plan_receivers(
 
 
 def escalates_at(matched_routes: Sequence[MatchedRoute], incident: Incident) -> float | None:
-    """When the second level is told of an incident that nobody acknowledges."""
+    """Return when an incident escalates unless it is acknowledged; None if it does not."""
     if (
         incident.state is not IncidentState.FIRING
         or not incident.notices

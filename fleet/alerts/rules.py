@@ -1,4 +1,4 @@
-"""Alert rules with their thresholds, and the rules that an installation begins with. Pure. docs/alerts.md, "Rules"."""
+"""Alert rules with their thresholds, and the built-in rules. Pure. docs/reference/alerts.md, "Alert rules"."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ from fleet.vocabulary.looks import LabelledEnum
 
 
 class RuleKind(LabelledEnum):
-    """What a rule looks at."""
+    """The condition of an alert rule."""
 
     STRANDED = "stranded", "Agents stranded by one cause"
     AT_RISK = "at-risk", "Agents at risk by one cause"
-    INSTANCE = "instance", "An auth or a proxy that is silent, unhealthy or expired"
-    BACKEND = "backend", "All auths sick together: their backend"
-    UNREACHABLE = "unreachable", "No instance of the cluster answers"
+    INSTANCE = "instance", "Auth or proxy not responding, unhealthy or expired"
+    BACKEND = "backend", "Auth backend down: all auths failed at the same time"
+    UNREACHABLE = "unreachable", "Cluster unreachable: no instance responds"
     RATE = "rate", "Agents lost within one minute"
-    EXCESS = "excess", "Agents with more tunnels than they want"
+    EXCESS = "excess", "Agents with excess tunnels"
     DRIFT = (
         "drift",
-        "Instances that run with other policies than are wanted, and agents with another than most",
+        "Policy drift: instances that differ from the desired policies, agents that differ from the majority",
     )
-    BLIND = "blind", "The console itself cannot see"
+    BLIND = "blind", "Refloat monitoring is blind"
 
 
-#: Rules that look at agents, so that a label and a share of the fleet mean something.
+#: Kinds that count agents by cause, so that a label and a share apply.
 AGENT_KINDS = frozenset({RuleKind.STRANDED, RuleKind.AT_RISK})
-#: Rules that hold from so many agents on.
+#: Kinds with a threshold in agents.
 THRESHOLD_KINDS = AGENT_KINDS | {RuleKind.RATE, RuleKind.EXCESS, RuleKind.DRIFT}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule with its numbers; seconds."""
+    """One alert rule; times in seconds."""
 
     name: str
     kind: RuleKind
     severity: Severity
     enabled: bool = True
-    #: It holds from so many agents on, and from this share of the cluster's; the larger of the two.
+    #: Minimum number and minimum share (0 to 1) of agents; both must be reached.
     min_count: int = 1
     min_share: float = 0.0
-    #: Only agents with this label count; empty: all.
+    #: Only agents with this label count; empty: all agents.
     label: str = ""
-    #: The cluster that owns it; empty: the installation.
+    #: Cluster that owns the rule; empty: the whole installation.
     cluster: str = ""
-    #: It fires when it has held in so many rounds in a row, and for so long.
+    #: The rule fires after it has held in so many consecutive polls and for so many seconds.
     pending_rounds: int = 2
     pending_seconds: float = 0.0
-    #: Quiet for so long is resolved.
+    #: Seconds without findings after which the incident resolves.
     recover_seconds: float = 300.0
-    #: The first message waits for what belongs to it; further ones come no oftener; the same is said again after.
+    #: Grouping wait before the first notification, minimum interval of updates, and repeat interval.
     group_wait: float = 30.0
     group_interval: float = 300.0
     repeat_seconds: float = 4 * 3600.0
     runbook: str = ""
 
     def threshold(self, agent_count: int) -> int:
-        """From how many agents on it holds in a cluster of so many."""
+        """Return the minimum number of agents for a cluster of `agent_count` agents."""
         return max(self.min_count, math.ceil(self.min_share * agent_count), 1)
 
 
 _WARNING_REPEAT = 12 * 3600.0
 
-#: What an installation begins with. Names stay: they are how rows are found again.
+#: The built-in rules. Their names must not change: rows are found by name.
 DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("Console blind", RuleKind.BLIND, Severity.CRITICAL, pending_rounds=0, recover_seconds=60.0),
     Rule("Cluster unreachable", RuleKind.UNREACHABLE, Severity.CRITICAL),
@@ -92,7 +92,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 
 
 def effective_rules(rules: Iterable[Rule], cluster: str) -> tuple[Rule, ...]:
-    """Return the rules that hold in a cluster: its own, and the installation's that it does not override by name."""
+    """Return the rules of a cluster: its own, and those of the whole installation that it does not override by name."""
     rules = tuple(rules)
     own = {rule.name for rule in rules if rule.cluster == cluster}
     return tuple(

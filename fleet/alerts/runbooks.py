@@ -1,6 +1,6 @@
-"""What to do at night about what a rule found: a runbook per kind of rule. Pure. docs/alerts.md, "Runbooks".
+"""Built-in runbooks, one per kind of alert rule. Pure. docs/reference/alerts.md, "Runbooks".
 
-A rule may name a runbook of its own; these are for those that do not.
+Rules without a runbook of their own link to these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fleet.alerts.rules import RuleKind
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """What it means, what to look at in this order, and what helps."""
+    """A runbook: meaning of the incident, diagnosis steps in order, and remedies."""
 
     meaning: str
     diagnosis: tuple[str, ...]
@@ -22,90 +22,97 @@ class Runbook:
 
 RUNBOOKS: Mapping[RuleKind, Runbook] = {
     RuleKind.STRANDED: Runbook(
-        "Agents cannot be reached: none of their tunnels ends at a proxy that works and is announced, or their auth "
-        "does not renew their resources, and the cluster has forgotten them.",
+        "Agents are unreachable: none of their tunnels ends at a working, announced proxy, or their auth does not "
+        "renew their resources and the cluster has dropped them.",
         (
-            "The cause card of the incident: does the proxy or the auth answer, and when was its last heartbeat?",
-            "The heat map: one bad row is a proxy, one bad column an auth; both full is something beneath them.",
-            "Heals by itself: who hears of other proxies is back after one announce TTL. Is that soon enough?",
-            "The half hour before: a change, a config or a version that is new.",
+            "Check the Cause card of the incident: does the proxy or auth respond, and when was its last heartbeat?",
+            "Check the heat map: one red row means a proxy, one red column an auth, both a shared dependency.",
+            "Check the recovery: agents that know other proxies are back after one announce TTL. Is that soon enough?",
+            "Check the changes in the 30 min before: changes, networking configs and new versions.",
         ),
         (
-            "An auth: move its agents to another one by a campaign, also when the auth does not answer; or restore it.",
-            "A proxy: restore it, or stop it for good: once its resource has expired its agents look for others.",
-            "A proxy that answers and is only sick: plan a reconnect; through a silent proxy nobody can be asked.",
-            "If they do not heal by themselves, restart these agents where they run.",
+            "Auth: restore it, or move its agents to another auth by a campaign, even if it is not responding.",
+            "Proxy: restore it, or stop it for good. When its resource has expired, its agents look for other proxies.",
+            "Unhealthy proxy: start a reconnect campaign while it still responds; later its agents cannot be moved.",
+            "If the agents do not recover automatically, restart them on their hosts.",
         ),
     ),
     RuleKind.AT_RISK: Runbook(
-        "Agents are reached still, but what they hang on is failing: they may be stranded soon.",
+        "Agents are still reachable, but the proxy or auth they depend on is failing. They may become stranded soon.",
         (
-            "The cause card: unhealthy, expired or silent, and since when?",
-            "Whether the number grows: the line at the top of the incident.",
+            "Check the Cause card: is the instance unhealthy, expired or not responding, and since when?",
+            "Check whether the number of agents grows: the trend is at the top of the incident.",
         ),
         (
-            "Plan a reconnect while their tunnels live: later nobody can ask them.",
-            "Drain the proxy, if it has to be restarted.",
+            "Start a reconnect campaign while the tunnels are up. Without tunnels Refloat cannot move the agents.",
+            "Drain the proxy if you have to restart it.",
         ),
     ),
     RuleKind.INSTANCE: Runbook(
-        "An auth or a proxy does not answer, says of itself that it is not well, or its announcement ran out.",
+        "An auth or a proxy is not responding, reports itself as unhealthy, or its announcement has expired.",
         (
-            "Silent: host, network and process. Unhealthy: its /readyz or its health service says so, its log why.",
-            "Expired, but it answers: it cannot write its heartbeat; look at the auth and its backend.",
-            "Its agents, and how many have no other tunnel.",
+            "Not responding: check host, network and process. Unhealthy: check its /readyz, health service and log.",
+            "Expired but responding: it cannot write its heartbeat. Check the auth and the auth backend.",
+            "Check its agents, and how many of them have no other tunnel.",
         ),
         (
-            "Move its agents elsewhere by a campaign: off an auth it works also when the auth does not answer.",
-            "Restart it, or drain it first if it still answers.",
-            "Silence the incident for as long as known work takes.",
+            "Move its agents away with a reconnect campaign. For an auth this works even if it is not responding.",
+            "Restart it. If it still responds, drain it first.",
+            "Silence the incident during planned work.",
         ),
     ),
     RuleKind.BACKEND: Runbook(
-        "All auths fell sick within one announce TTL: what they share, their backend, is the likely cause.",
+        "All auths failed within one announce TTL. The likely cause is the auth backend, which they share.",
         (
-            "The backend itself: does it answer, is its disk full, did its certificate run out?",
-            "The network between auths and backend.",
-            "Nothing at proxies and agents: what they show follows from this.",
+            "Check the backend: does it respond, is its disk full, has its certificate expired?",
+            "Check the network between the auths and the backend.",
+            "Do not investigate proxies and agents: their state follows from the backend.",
         ),
         (
-            "Restore the backend. Heartbeats are written again within one TTL, and agents come back by themselves.",
-            "Do not restart proxies meanwhile: their tunnels work, and agents could not find others.",
+            "Restore the backend. Heartbeats are written again within one TTL, and the agents recover automatically.",
+            "Do not restart proxies meanwhile: their tunnels work, and their agents could not find other proxies.",
         ),
     ),
     RuleKind.UNREACHABLE: Runbook(
-        "No instance of the cluster answers, while this console's own probe is good.",
+        "No instance of the cluster responds, while the self-probe of Refloat succeeds.",
         (
-            "The way from the console to the cluster: route, firewall, certificates, DNS.",
-            "Whether users can connect: if they can, only the console is cut off.",
+            "Check the connection from Refloat to the cluster: routes, firewall, certificates, DNS.",
+            "Check whether users can connect. If they can, only Refloat is cut off.",
         ),
-        ("Restore the way. All verdicts are unknown until then, which is right.",),
+        ("Restore the connection. Until then the state of all agents is unknown, which is correct.",),
     ),
     RuleKind.RATE: Runbook(
-        "Many agents were lost within one minute, and no single cause explains it.",
+        "Many agents were lost within one minute, without a single cause.",
         (
-            "The heat map, and the list of agents: what do they share that is no proxy: a network, a site, a version?",
-            "The log of changes: a campaign or a rollout that runs.",
+            "Check the heat map and the agents: do they share a network, a site or a version?",
+            "Check the changes: is a reconnect campaign or a rollout running?",
         ),
-        ("Pause what runs.", "If it is a network, tell whoever runs it; agents come back by themselves when it does."),
+        (
+            "Pause running changes.",
+            "If a network is down, contact its operator. The agents recover automatically when the network does.",
+        ),
     ),
     RuleKind.EXCESS: Runbook(
-        "Agents hold more tunnels than they want: after failovers nobody closes the surplus.",
-        ("Whether a failover was lately: surplus goes after a while where tunnels are closed gracefully.",),
-        ("Plan the networking config: graceful tunnel closing, with its outlook.", "Nothing is urgent about it."),
+        "Agents hold more tunnels than they need: nothing closes the surplus tunnels after failovers.",
+        ("Check for a recent failover: with graceful tunnel closing, surplus tunnels are closed after a while.",),
+        (
+            "Plan a change of the networking config that enables graceful tunnel closing, and check its preview.",
+            "This is not urgent.",
+        ),
     ),
     RuleKind.DRIFT: Runbook(
-        "Instances do not run with the policies that are wanted of them, or agents with another than most.",
-        ("Policies: which instance, which value, and whether a restart is missing.",),
-        ("Restart with the settings that the page gives out, or change what is wanted.", "Nothing is urgent about it."),
+        "Instances do not match their desired policies, or agents use another reconnect policy than the majority.",
+        ("Check the Policies page: which instance, which setting, and whether a restart is pending.",),
+        ("Restart it with the settings shown on that page, or change the desired values.", "This is not urgent."),
     ),
     RuleKind.BLIND: Runbook(
-        "The console cannot see: no round has concluded, or our own probe fails. Of the fleet nothing is known.",
+        "Refloat monitoring is blind: no poll of the fleet has completed, or the self-probe fails. The state of "
+        "the fleet is unknown.",
         (
-            "The processes of the console: pollers, beat, Redis. Their logs are in REFLOAT_HOME/log.",
-            "Redis: does it answer, is its memory full? It needs no backup and rebuilds itself.",
-            "The network of this machine, if our own probe fails.",
+            "Check the processes of Refloat: pollers, beat, Redis. Their logs are in REFLOAT_HOME/log.",
+            "Check Redis: does it respond, is its memory full? Redis needs no backup: Refloat rebuilds its data.",
+            "If the self-probe fails, check the network of the Refloat host.",
         ),
-        ("Restart what is dead. No message about agents is sent until it sees again.",),
+        ("Restart the failed processes. Until Refloat sees the fleet again, it sends no notifications about agents.",),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What people set up for alerting, each with its row in the log: rules, labels, channels, routes, windows."""
+"""Changes to rules, labels, channels, routes and maintenance windows, each with an audit log entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleet.vocabulary.actions import AuditAction
 
 Setting = AlertRule | Channel | MaintenanceWindow | Route
 
-#: What making one and changing one is called.
+#: Audit actions of creating and changing, by type.
 _SAVE_ACTIONS: Mapping[type[Setting], tuple[AuditAction, AuditAction]] = {
     AlertRule: (AuditAction.RULE_CREATE, AuditAction.RULE_CHANGE),
     Channel: (AuditAction.CHANNEL_CREATE, AuditAction.CHANNEL_CHANGE),
@@ -30,7 +30,7 @@ _REMOVE_ACTIONS: Mapping[type[AlertRule | MaintenanceWindow | Route], AuditActio
 
 
 def save_setting(row: Setting, save: Callable[[], object], actor: RequestActor) -> None:
-    """Make or change one by `save`, which writes `row` and what belongs to it."""
+    """Create or change a setting by calling `save`, which writes `row`."""
     create, change = _SAVE_ACTIONS[type(row)]
     old = type(row).objects.filter(pk=row.pk).first() if row.pk else None
     attempt = actor.create_attempt(change if old else create, row.cluster, row.name, before=document_of(old))
@@ -42,13 +42,15 @@ def save_setting(row: Setting, save: Callable[[], object], actor: RequestActor) 
 
 
 def delete_setting(row: AlertRule | MaintenanceWindow | Route, actor: RequestActor) -> None:
-    """Delete one with all that hangs on it. Channels: `acting.delete_channel`."""
-    with record_outcome(actor.create_attempt(_REMOVE_ACTIONS[type(row)], row.cluster, row.name, before=document_of(row))):
+    """Delete a setting with its dependent rows. For channels see `incident_actions.delete_channel`."""
+    with record_outcome(
+        actor.create_attempt(_REMOVE_ACTIONS[type(row)], row.cluster, row.name, before=document_of(row))
+    ):
         row.delete()
 
 
 def override_rule(rule: AlertRule, cluster: str, actor: RequestActor) -> AlertRule:
-    """Return the rule of a cluster that takes the place of an installation's rule there; a copy if it is new."""
+    """Return the rule that overrides a rule of the whole installation in a cluster; create it as a copy if needed."""
     own = AlertRule.objects.filter(name=rule.name, cluster=cluster).first()
     if own is None:
         with record_outcome(actor.create_attempt(AuditAction.RULE_OVERRIDE, cluster, rule.name)) as attempt:
@@ -58,11 +60,13 @@ def override_rule(rule: AlertRule, cluster: str, actor: RequestActor) -> AlertRu
 
 
 def import_rules(rules: Sequence[Rule], actor: RequestActor) -> None:
-    """Make rules, or change those that have the same names."""
+    """Create rules, or replace those with the same names."""
     owners = {rule.cluster for rule in rules}
     cluster = owners.pop() if len(owners) == 1 else ""
     names = [rule.name for rule in rules]
-    with record_outcome(actor.create_attempt(AuditAction.RULES_IMPORT, cluster, f"{len(rules)} rules", after=names)):
+    with record_outcome(
+        actor.create_attempt(AuditAction.RULES_IMPORT, cluster, f"{len(rules)} rules", after=names)
+    ):
         for rule in rules:
             _write(rule, rule.cluster)
 
@@ -75,13 +79,13 @@ def add_label(cluster: str, pattern: str, label: str, actor: RequestActor) -> No
 
 
 def remove_label(row: AgentLabel, actor: RequestActor) -> None:
-    """Take a label from the agents that have it by a pattern."""
+    """Remove a label from the agents that match its pattern."""
     with record_outcome(actor.create_attempt(AuditAction.LABEL_DELETE, row.cluster_id, str(row))):
         row.delete()
 
 
 def document_of(row: Setting | None) -> dict[str, Any] | None:
-    """Return the values of a rule or a channel that the log compares, without secrets; None for all else."""
+    """Return the values of a rule or channel for the diff in the audit log, without secrets; None for other types."""
     if isinstance(row, AlertRule):
         rule = rule_of(row)
         return asdict(rule) | {"kind": str(rule.kind), "severity": int(rule.severity)}
@@ -92,8 +96,8 @@ def document_of(row: Setting | None) -> dict[str, Any] | None:
 
 
 def destination_text(row: Channel) -> str:
-    """Return where a channel sends, for everybody."""
-    return destination_of(row.config) or ("a sealed address" if row.secrets else "none")
+    """Return the destination of a channel without secrets."""
+    return destination_of(row.config) or ("hidden address" if row.secrets else "none")
 
 
 def _write(rule: Rule, cluster: str) -> tuple[AlertRule, bool]:

@@ -1,7 +1,7 @@
-"""Silences and recurring maintenance windows: what is quiet now, and until when. Pure. docs/alerts.md, "Silences".
+"""Silences and recurring maintenance windows. Pure. docs/reference/alerts.md, "Silences".
 
-A window is wall-clock time in an IANA zone: 02:00 to 04:00 in Berlin is that on the day the clocks change, too,
-be it one, two or three hours long.
+A window is in local time of an IANA zone: 02:00 to 04:00 in Berlin stays so on days when daylight saving time changes,
+and lasts one or three hours then.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ from fleet.alerts.matchers import Matcher, is_agent_matching, matches
 from fleet.alerts.recurrence import Recurrence, RecurrenceError
 from fleet.vocabulary.incidents import Incident
 
-#: Who made a silence is told so long before it ends, seconds.
+#: Seconds before the end of a silence at which receivers are notified.
 WARN_BEFORE = 900.0
-#: A window is a day and a half at most: longer ones would overlap with themselves.
+#: Longest window: longer ones would overlap with their next occurrence.
 LONGEST_WINDOW = timedelta(hours=36)
-#: A window that does not begin within this is a mistake.
+#: A window without an occurrence within this time is refused.
 _HORIZON = timedelta(days=5 * 366)
-#: Years in which a window may begin to recur.
+#: Allowed years of the first day of a window.
 _YEARS = range(1970, 2200)
 
 
 class WindowError(ValueError):
-    """A window cannot be read; the sentence says why."""
+    """A maintenance window is not valid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Something kept quiet from one moment to another."""
+    """A silence, or one occurrence of a maintenance window."""
 
     name: str
     matchers: tuple[Matcher, ...]
     starts_at: float
     ends_at: float
-    #: The cluster that owns it; empty: the installation.
+    #: Cluster that owns the silence; empty: the whole installation.
     cluster: str = ""
 
     def is_active(self, cluster: str, now: float) -> bool:
-        """Whether it holds in a cluster now."""
+        """Return whether the silence is active in a cluster."""
         return self.cluster in ("", cluster) and self.starts_at <= now < self.ends_at
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Maintenance that recurs: an RFC 5545 rule for its days, wall-clock times and a zone."""
+    """A recurring maintenance window: an RFC 5545 rule for its days, local times and a time zone."""
 
     name: str
     matchers: tuple[Matcher, ...]
     #: `FREQ=WEEKLY;BYDAY=SU`.
     rule: str
-    #: The first day it may be on, and the time of day, local: 2026-11-22T02:00.
+    #: First possible day and time of day, local: 2026-11-22T02:00.
     first: datetime
-    #: By the clock on the wall.
+    #: Duration in local time.
     length: timedelta
     zone: str
     cluster: str = ""
 
     def current(self, now: float) -> Silence | None:
-        """The silence it is now, if it is one; a window that cannot be read is none."""
+        """Return the current occurrence as a silence; None outside the window or if the window is not valid."""
         if self.problem:
             return None
         local = self._local(now)
@@ -73,7 +73,7 @@ class Window:
         return None
 
     def upcoming_silences(self, now: float, count: int = 1) -> list[Silence]:
-        """The next occurrences that have not begun, of those within five years."""
+        """Return the next `count` occurrences within five years that have not started."""
         if self.problem:
             return []
         local = self._local(now)
@@ -86,26 +86,32 @@ class Window:
         if self.problem:
             raise WindowError(self.problem)
         if next(self._iterate(self.first, self.first + _HORIZON), None) is None:
-            raise WindowError(f"the rule {self.rule!r} names no day within five years of the first")
+            raise WindowError(
+                f"the recurrence rule {self.rule!r} has no occurrence within 5 years after the first day"
+            )
 
     @property
     def problem(self) -> str:
-        """Why the window cannot be used; empty when it can. Zones come and go, and a row may be older than a check."""
+        """Why the window is not valid; empty if it is. Checked at each use, because time zones may be removed."""
         try:
             self._zone()
             self._rule()
         except WindowError as error:
             return str(error)
         if not timedelta(0) < self.length <= LONGEST_WINDOW:
-            return "a window lasts between a minute and 36 hours"
+            return "a maintenance window must last between 1 min and 36 h"
         if self.first.year not in _YEARS:
-            return f"the first day is not within {_YEARS[0]} and {_YEARS[-1]}"
+            return f"the first day must be between {_YEARS[0]} and {_YEARS[-1]}"
         return ""
 
     def _silence(self, start: datetime) -> Silence:
         zone = self._zone()
         return Silence(
-            self.name, self.matchers, _timestamp_of(start, zone), _timestamp_of(start + self.length, zone), self.cluster
+            self.name,
+            self.matchers,
+            _timestamp_of(start, zone),
+            _timestamp_of(start + self.length, zone),
+            self.cluster,
         )
 
     def _iterate(self, after: datetime, before: datetime) -> Iterator[datetime]:
@@ -122,27 +128,29 @@ class Window:
         try:
             return Recurrence.parse(self.rule.strip())
         except RecurrenceError as error:
-            raise WindowError(f"the rule cannot be read: {error}") from error
+            raise WindowError(f"the recurrence rule is not valid: {error}") from error
 
     def _zone(self) -> ZoneInfo:
         return zone_of(self.zone)
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """The IANA zone of that name. Raises WindowError."""
+    """Return the IANA time zone of a name. Raises WindowError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise WindowError(f"there is no time zone {name!r}: use a name like Europe/Berlin") from error
+        raise WindowError(
+            f"time zone {name!r} was not found. Use an IANA name such as Europe/Berlin"
+        ) from error
 
 
 def _timestamp_of(wall_time: datetime, zone: ZoneInfo) -> float:
-    """When a clock on the wall shows that: the first time if twice, and the moment of the jump if never."""
+    """Return the time of a local time: the first one if it occurs twice, the moment of the jump if it is skipped."""
     at = wall_time.replace(tzinfo=zone)
     back = at.astimezone(UTC).astimezone(zone)
     if back.replace(tzinfo=None) == wall_time:
         return at.timestamp()
-    # In the hour that is skipped: with fold=1 the offset after the jump is used, which lands before it.
+    # The local time is skipped. With fold=1 the offset after the jump applies, which yields a time before the jump.
     early = at.replace(fold=1).timestamp()
     late = at.timestamp()
     low, high = min(early, late), max(early, late)
@@ -156,8 +164,10 @@ def _timestamp_of(wall_time: datetime, zone: ZoneInfo) -> float:
     return float(round(high))
 
 
-def find_active_silences(silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float) -> list[Silence]:
-    """Everything that keeps something quiet now."""
+def find_active_silences(
+    silences: Iterable[Silence], windows: Iterable[Window], cluster: str, now: float
+) -> list[Silence]:
+    """Return the silences and maintenance windows that are active in a cluster."""
     window_silences = (window.current(now) for window in windows if window.cluster in ("", cluster))
     return [
         *(silence for silence in silences if silence.is_active(cluster, now)),
@@ -166,7 +176,12 @@ def find_active_silences(silences: Iterable[Silence], windows: Iterable[Window],
 
 
 def find_silence_name(incident: Incident, active_silences: Sequence[Silence]) -> str:
-    """The name of the silence that keeps an incident quiet; empty when none does."""
+    """Return the name of the silence that matches an incident; empty if none does."""
     return next(
-        (silence.name for silence in active_silences if not is_agent_matching(silence.matchers) and matches(silence.matchers, incident)), ""
+        (
+            silence.name
+            for silence in active_silences
+            if not is_agent_matching(silence.matchers) and matches(silence.matchers, incident)
+        ),
+        "",
     )

@@ -1,6 +1,6 @@
-"""Between alerting's values and the database: incidents with their timelines, rules, silences, routes.
+"""Read and write the values of alerting in the database: incidents with timelines, rules, silences, routes.
 
-What one look changed is written in one transaction together with the messages it owes: nothing is lost with a worker.
+The results of one evaluation and its notifications are written in one transaction, so a crash loses none of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ from fleet.alerts.silences import Silence, Window
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.vocabulary import incidents as incident_values
-from fleet.vocabulary.incidents import Cause, CauseKind, TimelineEntry, IncidentState, RuleMark, NotificationKind, Severity
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    IncidentState,
+    NotificationKind,
+    RuleMark,
+    Severity,
+    TimelineEntry,
+)
 
-#: Which incident a row is, and what people write into it: a look writes everything else.
+#: Fields that identify an incident, and those that people write; an evaluation writes all others.
 _FIXED_COLUMNS = ("generation", "opened_at", "acked_at")
-#: Columns of an incident: named like the fields of its value, but for the cluster and the cause.
-_COLUMNS = tuple(field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause"))
+#: Columns of an incident: named like the fields of its value, without cluster and cause.
+_COLUMNS = tuple(
+    field.name for field in fields(incident_values.Incident) if field.name not in ("cluster", "cause")
+)
 _WRITABLE_COLUMNS = tuple(name for name in _COLUMNS if name not in _FIXED_COLUMNS)
 _writable_values_of, _columns_of = attrgetter(*_WRITABLE_COLUMNS), attrgetter(*_COLUMNS)
 _mark_parts_of = attrgetter(*(field.name for field in fields(RuleMark)))
@@ -38,7 +48,7 @@ Acknowledgements = tuple[int, dict[int, float | None]]
 
 
 def incident_of(row: Incident) -> incident_values.Incident:
-    """An incident as a value."""
+    """Return the value of an incident row."""
     fields_of = {
         name: _COLUMN_READERS[name](column) if name in _COLUMN_READERS and column is not None else column
         for name, column in zip(_COLUMNS, _columns_of(row), strict=True)
@@ -48,19 +58,19 @@ def incident_of(row: Incident) -> incident_values.Incident:
 
 
 def load_incidents(cluster: str) -> dict[str, Incident]:
-    """The rows of all incidents of a cluster that are not resolved, by key."""
+    """Return the rows of all unresolved incidents of a cluster, by key."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return {row.key: row for row in rows}
 
 
 def read_acknowledgements(cluster: str) -> Acknowledgements:
-    """Return how many incidents are not resolved, and when people acknowledged some: a look writes all else."""
+    """Return the number of unresolved incidents, and the acknowledgement times by id."""
     rows = Incident.objects.filter(~Q(state=IncidentState.RESOLVED.value), cluster=cluster)
     return rows.count(), dict(rows.exclude(acked_at=None).order_by().values_list("pk", "acked_at"))
 
 
 def read_previous(cluster: str, key: str) -> PreviousIncident | None:
-    """What is known of the last incident of a cause."""
+    """Return the last incident of a cause; None if there was none."""
     columns = (
         Incident.objects.filter(cluster=cluster, key=key)
         .order_by("-generation")
@@ -77,9 +87,9 @@ def save_outcome(
     timeline_entries: Iterable[tuple[incident_values.Incident, TimelineEntry]],
     before: Mapping[str, incident_values.Incident] = MappingProxyType({}),
 ) -> None:
-    """Write what a look changed; `rows` gets those that are new. Call it in a transaction.
+    """Write the results of an evaluation and add new incidents to `rows`. Call it in a transaction.
 
-    `before`: the incidents that rows were read as; of those only the columns that differ are written.
+    `before`: the incidents as read from the rows; only columns that differ are written.
     """
     rows_by_columns: dict[tuple[str, ...], list[Incident]] = {}
     for incident in changed_incidents:
@@ -105,8 +115,10 @@ def save_outcome(
     )
 
 
-def _changed_columns(before: incident_values.Incident | None, after: incident_values.Incident) -> tuple[str, ...]:
-    """Return the columns in which two values of an incident differ: most of them are JSON, and seldom change."""
+def _changed_columns(
+    before: incident_values.Incident | None, after: incident_values.Incident
+) -> tuple[str, ...]:
+    """Return the columns in which two values of an incident differ."""
     if before is None:
         return _WRITABLE_COLUMNS
     pairs = zip(_WRITABLE_COLUMNS, _writable_values_of(before), _writable_values_of(after), strict=True)
@@ -114,10 +126,10 @@ def _changed_columns(before: incident_values.Incident | None, after: incident_va
 
 
 def _update_rows(rows: Sequence[Incident], names: Sequence[str]) -> None:
-    """Write columns of many rows by one prepared statement; `bulk_update` makes an expression of every cell."""
+    """Write columns of many rows with one prepared statement, because `bulk_update` builds an expression per cell."""
     columns_by_name = {column.name: column for column in Incident._meta.concrete_fields}  # noqa: SLF001 - Django documents it
     columns = [columns_by_name[name] for name in names]
-    # Not `connection`: each use of that asks for the connection of this thread, and a cell has several.
+    # Not `connection`, which looks up the connection of this thread at each use, several times per cell.
     database = connections[DEFAULT_DB_ALIAS]
     assignments = ", ".join(f"{database.ops.quote_name(str(column.column))} = %s" for column in columns)
     cells = [
@@ -130,11 +142,16 @@ def _update_rows(rows: Sequence[Incident], names: Sequence[str]) -> None:
 
 
 def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]], now: float) -> int:
-    """Keep which instances run another version than when they were last seen; how many."""
+    """Record the instances whose version changed since they were last seen; return their number."""
     last_versions = dict(VersionChange.objects.filter(cluster=cluster).values_list("instance_id", "new"))
     version_changes = [
         VersionChange(
-            cluster_id=cluster, instance_id=key, name=name, old=last_versions.get(key, ""), new=version[:64], at=now
+            cluster_id=cluster,
+            instance_id=key,
+            name=name,
+            old=last_versions.get(key, ""),
+            new=version[:64],
+            at=now,
         )
         for key, (name, version) in current_versions.items()
         if last_versions.get(key, "") != version[:64]
@@ -144,21 +161,21 @@ def record_versions(cluster: str, current_versions: Mapping[str, tuple[str, str]
 
 
 def read_rules(cluster: str) -> tuple[Rule, ...]:
-    """Return the rules that hold in a cluster."""
+    """Return the rules that apply to a cluster."""
     rows = alerting.filter_by_cluster(alerting.AlertRule.objects.all(), cluster)
     return effective_rules((rule_of(row) for row in rows), cluster)
 
 
 def rule_of(row: alerting.AlertRule) -> Rule:
-    """A rule as a value."""
+    """Return the value of a rule row."""
     column_values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(Rule)}
     return Rule(**column_values | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
 
 
 def ensure_defaults(**_: Any) -> None:
-    """Make the rules we begin with, those that are not there, and the root of the routes."""
+    """Create the built-in rules that are missing, and the root route if there are no routes."""
     if "fleet_alertrule" not in connection.introspection.table_names():
-        return  # migrated to a time before alerts
+        return  # migrated back to before alerting existed
     for rule in DEFAULT_RULES:
         columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity), "builtin": True}
         alerting.AlertRule.objects.get_or_create(name=rule.name, cluster="", defaults=columns)
@@ -167,30 +184,30 @@ def ensure_defaults(**_: Any) -> None:
 
 
 def read_silences(now: float) -> list[Silence]:
-    """Those that have not ended."""
+    """Return the silences that have not ended."""
     return [silence_of(row) for row in alerting.Silence.objects.filter(ends_at__gt=now)]
 
 
 def silence_of(row: alerting.Silence) -> Silence:
-    """A silence as a value."""
-    # Incidents keep the name, in a column of so many characters.
+    """Return the value of a silence row."""
+    # Incidents store the name in a column of 300 characters.
     name = f"{row.reason} ({row.creator})"[:300]
     return Silence(name, parse_matchers(row.matchers), row.starts_at, row.ends_at, row.cluster)
 
 
 def read_windows() -> list[Window]:
-    """Those that are switched on."""
+    """Return the enabled maintenance windows."""
     return [window_of(row) for row in alerting.MaintenanceWindow.objects.filter(enabled=True)]
 
 
 def window_of(row: alerting.MaintenanceWindow) -> Window:
-    """A window as a value."""
+    """Return the value of a maintenance window row."""
     first = datetime.combine(row.first_day, row.starts)
     return Window(row.name, parse_matchers(row.matchers), row.rule, first, row.length, row.zone, row.cluster)
 
 
 def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
-    """Patterns of agents' names by label."""
+    """Return the patterns of agent names by label."""
     patterns_by_label: dict[str, list[str]] = {}
     for label, pattern in alerting.AgentLabel.objects.filter(cluster=cluster).values_list("label", "pattern"):
         patterns_by_label.setdefault(label, []).append(pattern)
@@ -198,8 +215,10 @@ def read_labels(cluster: str) -> dict[str, tuple[str, ...]]:
 
 
 def read_routes(cluster: str) -> tuple[Route, ...]:
-    """Return the tree that incidents of a cluster take, from its roots: no route and no channel of another cluster."""
-    rows = alerting.filter_by_cluster(alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster)
+    """Return the root routes for incidents of a cluster, without routes and channels of other clusters."""
+    rows = alerting.filter_by_cluster(
+        alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster
+    )
     children: dict[int | None, list[alerting.Route]] = {}
     for row in rows:
         children.setdefault(row.parent_id, []).append(row)
@@ -214,9 +233,10 @@ def enqueue_deliveries(
     receivers: Mapping[int, tuple[float, str]],
     now: float,
 ) -> None:
-    """Put one message for each receiver into the outbox; what is there already stays as it is.
+    """Add one delivery per receiver to the outbox, unless it is already there.
 
-    What quiet hours hold back goes out before one that they do not: messages about one incident keep their order.
+    A delivery that is sent at once also releases those that quiet hours delay, so that notifications of one incident
+    keep their order.
     """
     alerting.Delivery.objects.bulk_create(
         [
@@ -236,12 +256,14 @@ def enqueue_deliveries(
         ignore_conflicts=True,
     )
     immediate_channels = [channel for channel, (at, _) in receivers.items() if at <= now]
-    held_deliveries = alerting.Delivery.objects.filter(incident=row, channel__in=immediate_channels, sent_at=None, failed_at=None)
+    held_deliveries = alerting.Delivery.objects.filter(
+        incident=row, channel__in=immediate_channels, sent_at=None, failed_at=None
+    )
     held_deliveries.filter(waits_for__startswith=QUIET_HOURS_REASON).update(next_attempt_at=now, waits_for="")
 
 
 def read_notified_channels(row: Incident) -> dict[int, bool]:
-    """Channels that got a message about an incident, and whether they want its end as well."""
+    """Return the channels with deliveries of an incident, and whether they take resolved notifications."""
     deliveries = alerting.Delivery.objects.filter(incident=row, channel__cluster__in=("", row.cluster_id))
     channel_rows = deliveries.values_list("channel", "channel__send_resolved")
     return dict(channel_rows.distinct().order_by())
@@ -250,11 +272,15 @@ def read_notified_channels(row: Incident) -> dict[int, bool]:
 def plan_end_receivers(
     row: Incident, planned_receivers: Mapping[int, tuple[float, str]], now: float
 ) -> dict[int, tuple[float, str]]:
-    """Return the channels that get the end of an incident: those that got its beginning.
+    """Return the channels of the resolved notification: those that were notified of the incident before.
 
-    Routes may have changed meanwhile; `planned` is what they say now, for their quiet hours.
+    `planned_receivers`: the channels of the current routes, which may have changed, for their quiet hours.
     """
-    return {channel: planned_receivers.get(channel, (now, "")) for channel, should_resolve in read_notified_channels(row).items() if should_resolve}
+    return {
+        channel: planned_receivers.get(channel, (now, ""))
+        for channel, should_resolve in read_notified_channels(row).items()
+        if should_resolve
+    }
 
 
 def _route_branch(
@@ -304,7 +330,7 @@ def _write_columns(row: Incident, incident: incident_values.Incident, names: Ite
 
 
 def _column_value_of(field_value: Any) -> Any:
-    """Return what a column holds for a field of the value."""
+    """Return the column value of a field."""
     if isinstance(field_value, Enum):
         return field_value.value
     if isinstance(field_value, Mapping):
@@ -317,7 +343,7 @@ def _mark_of(mark_parts: Sequence[Any]) -> RuleMark:
     return RuleMark(since, number, rounds, Severity(severity), *other_parts)
 
 
-#: What columns become that do not hold the field as it is.
+#: Converters from column values to fields, where they differ.
 _COLUMN_READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("severity", "worst_severity", "notified_severity"), Severity),
     **dict.fromkeys(("names", "flips", "labels"), tuple),

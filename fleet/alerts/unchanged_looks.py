@@ -1,6 +1,6 @@
-"""Which looks may be left out: one that is taken at the same as a look that changed nothing changes nothing. Pure.
+"""Skipping of evaluations: one with the same input as an evaluation that changed nothing changes nothing. Pure.
 
-docs/alerts.md, "One look".
+docs/reference/alerts.md, "Evaluations".
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from fleet.vocabulary.incidents import Incident
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """What a look that changed nothing was taken at. Incidents are not here: whoever changes one ends the calm."""
+    """The input of an evaluation that changed nothing. Any change of an incident discards it."""
 
     facts: Facts
     rules: Sequence[Rule]
     silences: Sequence[Silence]
-    #: None: no incident can be escalated, so routes do not matter.
+    #: None: no incident can escalate, so routes do not matter.
     routes: Sequence[Route] | None
-    #: When the clock alone would change an incident.
+    #: Time at which an incident changes by time alone.
     valid_until: float
 
     def applies_to(
         self, facts: Facts, rules: Sequence[Rule], silences: Sequence[Silence], routes: Sequence[Route] | None
     ) -> bool:
-        """Whether a look at these changes nothing either; `routes` may be None where ours are."""
+        """Return whether an evaluation of this input changes nothing, too. `routes` may be None if `self.routes` is."""
         return (
             self.facts.now <= facts.now < self.valid_until
             and facts.fresh
             and rules == self.rules
             and silences == self.silences
             and (self.routes is None or routes == self.routes)
-            # Rounds are told apart by `as_of` only while a rule counts them: `until` is over then.
+            # `as_of` only matters while a rule counts polls, and `valid_until` has passed then.
             and replace(facts, now=self.facts.now, as_of=self.facts.as_of) == self.facts
         )
 
@@ -51,8 +51,14 @@ def steady_state_after(
     silences: Sequence[Silence],
     routes: Sequence[Route] | None,
 ) -> SteadyState | None:
-    """Return the calm that a look found; None when it changed anything, or saw nothing."""
-    if outcome.changed_incidents or outcome.dropped_incidents or outcome.timeline_entries or outcome.notifications or not facts.fresh:
+    """Return the input of an evaluation that changed nothing; None if it changed anything or Refloat is blind."""
+    if (
+        outcome.changed_incidents
+        or outcome.dropped_incidents
+        or outcome.timeline_entries
+        or outcome.notifications
+        or not facts.fresh
+    ):
         return None
     return SteadyState(facts, rules, silences, routes, _valid_until(outcome.incidents, facts, rules, routes))
 

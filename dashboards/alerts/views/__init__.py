@@ -1,3 +1,3 @@
-"""Pages of alerts."""
+"""Pages of incidents, silences, alert rules, notification channels and routes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Channels with their test and log, and the tree of routes. docs/alerts.md, "Channels" and "Routes"."""
+"""Notification channels with test and delivery log, and notification routes. docs/reference/alerts.md."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dashboards.alerts.forms import ChannelForm, RouteForm
 from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import prefix_of, signed_in_user_of
-from dashboards.shared.permissions import require_write, owners_for, requires
+from dashboards.shared.permissions import owners_for, require_write, requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import incident_actions, setup_actions
-from fleet.models.access import Permission, is_limited, has_permission, can_write, log_clusters_of
+from fleet.models.access import Permission, can_write, has_permission, is_limited, log_clusters_of
 from fleet.models.alerting import Channel, Delivery, Route, filter_by_cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.incidents import Severity
@@ -32,9 +32,9 @@ _LOG = 50
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List channels, routes and the newest messages; POST with `do=again` sends a failed message again.
+    """List channels, routes and the latest deliveries; POST with `do=again` resends a failed notification.
 
-    Template `dashboards/channels.html`: `channels`, `routes` (depth, Route, words), `log`, `may_change`.
+    Template `dashboards/channels.html`: `channels`, `routes` (depth, row, words), `log`, `may_change`.
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
     is_limited_user = is_limited(user)
@@ -50,10 +50,13 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
     context = {
         "page": "incidents",
         "tab": "channels",
-        "channels": [_channel_context(row, cluster, writable, is_limited_user=is_limited_user) for row in rows],
+        "channels": [
+            _channel_context(row, cluster, writable, is_limited_user=is_limited_user) for row in rows
+        ],
         "routes": _route_tree(cluster, writable),
         "log": [
-            presenters.delivery_row(row, now, is_limited_user=is_limited_user) for row in log.select_related("channel")[:_LOG]
+            presenters.delivery_row(row, now, is_limited_user=is_limited_user)
+            for row in log.select_related("channel")[:_LOG]
         ],
         "may_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
     }
@@ -64,10 +67,10 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Change a channel (0: a new one); `do=test` sends a message, `do=delete` ends it.
+    """Show and change a channel (0: a new one); `do=test` sends a test notification, `do=delete` deletes the channel.
 
-    Template `dashboards/channel.html`: `form`, `channel`, `log`, `waiting`; `deleting`: what asks before it is deleted,
-    or nothing.
+    Template `dashboards/channel.html`: `form`, `channel`, `log`, `waiting`; `deleting`: the effects of the deletion
+    while it is being confirmed, or None.
     """
     row = (
         get_object_or_404(filter_by_cluster(Channel.objects.all(), cluster), pk=channel_id)
@@ -89,7 +92,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     )
     if do == "test" and row.pk:
         incident_actions.enqueue_test(row, now, signed_in_actor_of(request))
-        messages.success(request, "A test is on its way: the log below says what comes of it.")
+        messages.success(request, "Test notification queued. The delivery log below shows the result.")
         return redirect(f"{list_url}{row.pk}/")
     if do == "delete" and row.pk and "confirm" in request.POST:
         incident_actions.delete_channel(row, now, signed_in_actor_of(request))
@@ -98,7 +101,7 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
         if not channel_id and not row.cluster:
             _attach_first_channel(row)
-        messages.success(request, f"The channel {row.name} is kept.")
+        messages.success(request, f"Channel {row.name} was saved.")
         return redirect(f"{list_url}{row.pk}/")
     log = (
         Delivery.objects.filter(channel=row).select_related("channel") if row.pk else Delivery.objects.none()
@@ -108,7 +111,10 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
         "tab": "channels",
         "form": form,
         "channel": row,
-        "log": [presenters.delivery_row(delivery, now, is_limited_user=is_limited(user)) for delivery in log[:_LOG]],
+        "log": [
+            presenters.delivery_row(delivery, now, is_limited_user=is_limited(user))
+            for delivery in log[:_LOG]
+        ],
         "waiting": log.filter(sent_at=None, failed_at=None).exists(),
         "deleting": _deletion(row) if row.pk and (do == "delete" or "delete" in request.GET) else None,
     }
@@ -119,11 +125,16 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Change a route (0: a new one), or delete it with all below it.
+    """Show and change a route (0: a new one), or delete it with its child routes.
 
-    Template `dashboards/route.html`: `form`, `route`, `below` (what is deleted with it), `deleting`: it asks before.
+    Template `dashboards/route.html`: `form`, `route`, `below` (child routes), `deleting`: the deletion is being
+    confirmed.
     """
-    row = get_object_or_404(filter_by_cluster(Route.objects.all(), cluster), pk=route_id) if route_id else Route()
+    row = (
+        get_object_or_404(filter_by_cluster(Route.objects.all(), cluster), pk=route_id)
+        if route_id
+        else Route()
+    )
     if route_id:
         require_write(request, Permission.CHANGE_CONFIG, row.cluster)
     if request.method == "POST":
@@ -154,18 +165,20 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
 
 
 def _attach_first_channel(channel_row: Channel) -> None:
-    """The first channel hears of everything, or it would hear of nothing."""
+    """Add the first channel to the root route, so that it receives all notifications."""
     roots = Route.objects.filter(parent=None)
     if roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1:
         roots[0].channels.add(channel_row)
 
 
 def _receiver_sources(row: Channel, cluster: str | None = None) -> list[str]:
-    """Return what leads to a channel, in a cluster or, without one, anywhere."""
+    """Return the routes, escalations and digest that use a channel: in one cluster, or in all without `cluster`."""
     owners = None if cluster is None else ("", cluster)
-    source_names = [route_row.name for route_row in row.routes.all() if owners is None or route_row.cluster in owners]
+    source_names = [
+        route_row.name for route_row in row.routes.all() if owners is None or route_row.cluster in owners
+    ]
     source_names += [
-        f"second level of {route_row.name}"
+        f"escalation of {route_row.name}"
         for route_row in row.escalations.all()
         if owners is None or route_row.cluster in owners
     ]
@@ -173,19 +186,21 @@ def _receiver_sources(row: Channel, cluster: str | None = None) -> list[str]:
 
 
 def _deletion(row: Channel) -> dict[str, Any]:
-    """Return what deleting a channel does: routes that lose it, and notifications that are not sent any more."""
+    """Return the effects of deleting a channel: routes that use it, and the number of unsent notifications."""
     unsent = Delivery.objects.filter(channel=row, sent_at=None, failed_at=None)
     return {"routes": _receiver_sources(row), "unsent": unsent.count()}
 
 
 def _descendant_names(row: Route) -> list[str]:
-    """Return the names of the routes below a route, at any depth."""
+    """Return the names of all child routes of a route, at any depth."""
     children = list(Route.objects.filter(parent=row))
     return [name for child in children for name in (child.name, *_descendant_names(child))]
 
 
-def _channel_context(row: Channel, cluster: str, writable: Collection[str], *, is_limited_user: bool) -> dict[str, Any]:
-    """Present a channel of a cluster's page; of the installation's a limited user sees name, kind and state."""
+def _channel_context(
+    row: Channel, cluster: str, writable: Collection[str], *, is_limited_user: bool
+) -> dict[str, Any]:
+    """Present a channel; users limited to some clusters see no address and no error of the installation's channels."""
     log = Delivery.objects.filter(channel=row)
     newest = log.exclude(attempted_at=None).order_by("-attempted_at", "-pk").first()
     is_failing = newest is not None and newest.sent_at is None
@@ -219,18 +234,20 @@ def _route_tree(cluster: str, writable: Collection[str]) -> list[dict[str, Any]]
 
 
 def _route_texts(row: Route) -> dict[str, str]:
-    conditions = [f"from {Severity(row.least).slug}"]
+    conditions = [f"severity {Severity(row.least).slug} or higher"]
     conditions += [row.matchers] if row.matchers else []
-    conditions += [f"of {row.cluster}"] if row.cluster else []
+    conditions += [f"cluster {row.cluster}"] if row.cluster else []
     extra = []
     if row.escalate_after and row.escalate_to.all():
         escalation_names = ", ".join(channel_row.name for channel_row in row.escalate_to.all())
-        extra.append(f"after {row.escalate_after / 60:g} min without acknowledgement also {escalation_names}")
+        extra.append(
+            f"escalates to {escalation_names} after {row.escalate_after / 60:g} min without acknowledgement"
+        )
     if row.quiet_from is not None and row.quiet_until is not None:
         extra.append(
-            f"quiet {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone}, critical passes"
+            f"quiet hours {row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone} (not for critical)"
         )
     if row.goes_on:
-        extra.append("those after it hear, too")
+        extra.append("continues with the next routes")
     names = ", ".join(channel_row.name for channel_row in row.channels.all())
     return {"takes": ", ".join(conditions), "channels": names, "extra": "; ".join(extra)}

@@ -1,4 +1,4 @@
-"""Incidents: the list, and the page a message leads to at three in the morning. docs/alerts.md."""
+"""The list of incidents, and the page of one incident that notifications link to. docs/reference/alerts.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dashboards.alerts import incident_figures
 from dashboards.alerts import presenters as alert_presenters
 from dashboards.fleet import history
 from dashboards.shared import presenters, record_reader, refusals
-from dashboards.shared.pages import prefix_of, signed_in_user_of
+from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, store
@@ -26,7 +26,7 @@ from fleet.alerts.facts import agents_of
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.lifecycle import Evaluation
 from fleet.alerts.matchers import MatchError
-from fleet.models.access import Permission, is_limited, has_permission
+from fleet.models.access import Permission, has_permission, is_limited
 from fleet.models.alerting import AlertClock
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
@@ -35,15 +35,22 @@ from fleet.vocabulary.incidents import OPEN_STATES, CauseKind, IncidentState, Ti
 
 _PAST = 50
 _AGENTS = 50
+#: Labels of timeline entries whose kind is not a label by itself.
+_KIND_LABELS = {
+    TimelineKind.BACK.value: "firing again",
+    TimelineKind.STEADY.value: "flapping ended",
+    TimelineKind.NOTICE.value: "notification",
+    TimelineKind.LET_GO.value: "acknowledgement removed",
+}
 
 
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List open incidents, worst first, and those that are over.
+    """List open and pending incidents, worst first, and resolved ones.
 
     Template `dashboards/incidents.html`: `open`, `pending`, `past` (IncidentView), `quiet`: how many of `open` the
-    badge leaves out, `looked`, `looked_ms`: when somebody last looked.
+    badge does not count, `looked`, `looked_ms`: time of the last evaluation of the rules.
     """
     now = record_reader.current_time()
     prefix = prefix_of(cluster)
@@ -52,8 +59,14 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         explained=Case(When(inhibited_by="", then=Value(0)), default=Value(1), output_field=IntegerField())
     )
     current_rows = list(unresolved_rows.order_by("explained", "-severity", "-affected", "-opened_at")[:500])
-    names, active_silences = alert_presenters.cause_names_of(current_rows), alert_presenters.active_silences_in(cluster, now)
-    current = [alert_presenters.incident_view(row, now, prefix, names, active_silences=active_silences) for row in current_rows]
+    names, active_silences = (
+        alert_presenters.cause_names_of(current_rows),
+        alert_presenters.active_silences_in(cluster, now),
+    )
+    current = [
+        alert_presenters.incident_view(row, now, prefix, names, active_silences=active_silences)
+        for row in current_rows
+    ]
     past_rows = rows.filter(state=IncidentState.RESOLVED.value).order_by("-resolved_at")[:_PAST]
     clock = AlertClock.objects.filter(cluster=cluster).first()
     open_views = [row for row in current if row.state != IncidentState.PENDING.value]
@@ -63,7 +76,10 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "open": open_views,
         "quiet": sum(1 for row in open_views if row.silenced_by or row.inhibited_by),
         "pending": [row for row in current if row.state == IncidentState.PENDING.value],
-        "past": [alert_presenters.incident_view(row, now, prefix, active_silences=active_silences) for row in past_rows],
+        "past": [
+            alert_presenters.incident_view(row, now, prefix, active_silences=active_silences)
+            for row in past_rows
+        ],
         "looked": presenters.moment(clock.looked_at if clock else None),
         "looked_ms": presenters.age_ms(clock.looked_at if clock else None, now),
     }
@@ -74,7 +90,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @require_safe
 @never_cache
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """How many incidents are open, and what was told last, for pages without a live link."""
+    """Return the number of open incidents and the newest notification, for pages without a live connection."""
     rows = Incident.objects.filter(cluster=cluster, state__in=OPEN_STATES)
     notification_events = IncidentEvent.objects.filter(
         incident__cluster=cluster, kind=TimelineKind.NOTICE.value
@@ -91,15 +107,15 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one incident, or act on it (POST with `do`: acknowledge, let-go, silence, note).
 
-    Template `dashboards/incident.html`: `incident` (IncidentView), `next`, `cause` (InstanceCard or None),
-    `heartbeat`: when its last one was, `turns` (TurnLine), `seen`: when the newest round concluded, `before` (Before),
+    Template `dashboards/incident.html`: `incident` (IncidentView), `next`, `cause` (InstanceCard or None), `heartbeat`:
+    time of its last heartbeat, `turns` (InstanceStateRow), `seen`: time of the newest poll, `before` (PriorChange),
     `common`, `agents` (AgentRow), `more`, `events`, `deliveries`, `runbook`, `marks`, `pictures`
-    (incident_figures.pictures); `reconnect`: the query of the page that plans one, or `unmovable`: why there is none;
-    `unseen`: nobody can say now which agents it harms.
+    (incident_figures.pictures); `reconnect`: the query of the reconnect page, or `unmovable`: why there is none;
+    `unseen`: the fleet data is too old to list the affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
-        raise Http404(f"There is no incident {incident_id} in the cluster {cluster}.")
+        raise Http404(f"Incident {incident_id} was not found in cluster {cluster}.")
     if request.method == "POST":
         return _handle_post(request, row, cluster)
     now, is_limited_user = record_reader.current_time(), is_limited(signed_in_user_of(request))
@@ -126,7 +142,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
 
 
 def _history_key_of(row: Incident) -> str:
-    """What the history of instances calls a cause."""
+    """Return the id of a cause in the history of instances."""
     whole = row.cause_kind in (CauseKind.BACKEND.value, CauseKind.CLUSTER.value)
     return f"{row.cause_kind}/{row.cluster_id}" if whole else row.cause_id
 
@@ -137,11 +153,12 @@ def _time_before(now: float, ms: int | None) -> float | None:
 
 def _event_line(event_row: IncidentEvent, now: float) -> dict[str, Any]:
     at = {"at": presenters.moment(event_row.at), "ms": presenters.age_ms(event_row.at, now)}
-    return at | {"kind": event_row.kind, "who": event_row.who, "text": event_row.text}
+    label = _KIND_LABELS.get(event_row.kind, event_row.kind)
+    return at | {"kind": event_row.kind, "label": label, "who": event_row.who, "text": event_row.text}
 
 
 def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:
-    """What the record says of it now; nothing when it cannot be read."""
+    """Return the live data of an incident: agents, cause card, charts. `unseen` if it cannot be read."""
     reader = record_reader.reader()
     try:
         table = reader.table(cluster, now)
@@ -155,12 +172,15 @@ def _live_context(row: Incident, cluster: str, now: float) -> dict[str, Any]:
     card = (
         None
         if view is None
-        else presenters.instance_card(view, now, {key: instance_view.facts.name for key, instance_view in views_by_id.items()})
+        else presenters.instance_card(
+            view, now, {key: instance_view.facts.name for key, instance_view in views_by_id.items()}
+        )
     )
     query, refusal_reason = alert_presenters.reconnect_query(row, None if view is None else view.state, table)
     return presenters.frame(summary, now, "incidents") | {
         "agents": [
-            presenters.agent_row(reader.agent(table, int(index)), views_by_id, now) for index in indices[:_AGENTS]
+            presenters.agent_row(reader.agent(table, int(index)), views_by_id, now)
+            for index in indices[:_AGENTS]
         ],
         "more": max(0, len(indices) - _AGENTS),
         "reconnect": query,
@@ -178,7 +198,10 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
     user = request.user
     if not isinstance(user, User) or not has_permission(user, Permission.ACT_ON_FLEET, cluster):
         return render(
-            request, "403.html", {"exception": "This needs the right to act on the fleet."}, status=403
+            request,
+            "403.html",
+            {"exception": "Not allowed: this action needs the role operator."},
+            status=403,
         )
     now, username = record_reader.current_time(), user.get_username()
     do = request.POST.get("do", "")
@@ -191,12 +214,12 @@ def _handle_post(request: HttpRequest, row: Incident, cluster: str) -> HttpRespo
             incident_actions.add_note(row, username, request.POST.get("text", ""), now)
         elif do == "silence":
             silence_row = incident_actions.create_silence(
-                f"cause={row.key}", request.POST.get("reason", ""), username, now, now + 3600, signed_in_actor_of(request),
-                cluster=cluster,
+                f"cause={row.key}", request.POST.get("reason", ""), username, now, now + 3600,
+                signed_in_actor_of(request), cluster=cluster,
             )  # fmt: skip
-            text = f"{username} silenced it for an hour: {silence_row.reason}"
+            text = f"{username} silenced the incident for 1 h: {silence_row.reason}"
             incident_actions.add_timeline_entry(row, TimelineKind.SILENCED, username, text, now)
-            messages.success(request, "It is silenced for an hour.")
+            messages.success(request, "The incident is silenced for 1 h.")
     except (ActionError, MatchError) as error:
-        refusals.record_and_show(request, f"{error}.")
+        refusals.record_and_show(request, sentence_of(error))
     return redirect(f"{prefix_of(cluster)}/incidents/{row.pk}/")

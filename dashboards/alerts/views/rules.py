@@ -1,4 +1,4 @@
-"""Rules of alerts with their back-test, labels of agents, and rules as YAML. docs/alerts.md, "Rules"."""
+"""Alert rules with their backtest, agent labels, and rules as YAML. docs/reference/alerts.md, "Alert rules"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from dashboards.fleet import history as alert_history
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import prefix_of, signed_in_user_of
-from dashboards.shared.permissions import is_known_cluster, require_write, owners_for, find_write_refusal, requires
+from dashboards.shared.permissions import (
+    find_write_refusal,
+    is_known_cluster,
+    owners_for,
+    require_write,
+    requires,
+)
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import row_id
 from fleet.alerts import backtest, rules_yaml, setup_actions, store
@@ -31,7 +37,7 @@ from fleet.models.inventory import Agent, Instance
 from fleet.models.moments import to_moment
 from fleet.vocabulary.incidents import Severity
 
-#: The back-test plays so many days at most.
+#: Days of history that the backtest uses.
 _DAYS = 7
 
 
@@ -39,10 +45,10 @@ _DAYS = 7
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List rules and labels; POST with `do`: label, unlabel, import.
+    """List alert rules and agent labels; POST with `do`: label, unlabel, import.
 
-    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`, `severity`, `counts`: it holds
-    from so many agents on), `labels`, `label_form`, `may_change`.
+    Template `dashboards/rules.html`: `rules` (`row`: AlertRule, `owner`, `overridden`, `severity`, `counts`: the rule
+    has a threshold in agents; `pending`, `wait`, `repeat`: durations as text), `labels`, `label_form`, `may_change`.
     """
     form = LabelForm()
     if request.method == "POST":
@@ -65,12 +71,12 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Say what to do about what rules of a kind find.
+    """Show the runbook of a kind of alert rule.
 
     Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `others`.
     """
     if kind not in set(RuleKind):
-        raise Http404(f"There is no kind of rule {kind}.")
+        raise Http404(f"Rule kind {kind} was not found.")
     rule_kind = RuleKind(kind)
     context = {
         "page": "incidents",
@@ -86,11 +92,11 @@ def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one rule (0: a new one) with its back-test; change it, try numbers out (`do=try`) or delete it.
+    """Show one rule (0: a new one) with its backtest; save it, backtest unsaved values (`do=try`) or delete it.
 
-    `do=override` makes a copy of an installation's rule that takes its place in this cluster.
-    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (a sentence), `played`, `spells`, `may_change`;
-    `may_override`; `deleting`: it asks before.
+    `do=override` copies a rule of the whole installation to this cluster, where the copy replaces it.
+    Template `dashboards/rule.html`: `form`, `rule`, `verdict` (result of the backtest), `played`, `spells`,
+    `may_change`; `may_override`; `deleting`: the deletion is being confirmed.
     """
     row = (
         get_object_or_404(filter_by_cluster(AlertRule.objects.all(), cluster), pk=rule_id)
@@ -102,7 +108,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
     is_form = request.method == "POST" and do not in ("delete", "override")
     form = RuleForm(request.POST if is_form else None, instance=row, owners=writable or [cluster])
     if request.method == "POST" and do != "try":
-        # A new rule is of the owner that the form names: it offers what may be written, and no other.
+        # The form of a new rule offers only owners for which the user may write rules.
         require_write(
             request, Permission.CHANGE_CONFIG, row.cluster if rule_id and do != "override" else cluster
         )
@@ -115,10 +121,12 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
         if is_form and form.is_valid():
             setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
-            messages.success(request, f"The rule {row.name} is kept.")
+            messages.success(request, f"Rule {row.name} was saved.")
             return redirect(f"{prefix_of(cluster)}/alerts/rules/")
     candidate_rule = _candidate_rule(form, row)
-    verdict, firing_periods = _run_backtest(candidate_rule, cluster) if candidate_rule is not None else ("", [])
+    verdict, firing_periods = (
+        _run_backtest(candidate_rule, cluster) if candidate_rule is not None else ("", [])
+    )
     context = {
         "page": "incidents",
         "tab": "rules",
@@ -137,7 +145,7 @@ def rule(request: HttpRequest, rule_id: int, cluster: str = DEFAULT_CLUSTER) -> 
 @requires(Permission.VIEW_FLEET)
 @require_safe
 def rules_file(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Send the rules of the cluster and those of the installation as YAML."""
+    """Export the rules of the cluster and those of the whole installation as YAML."""
     rows = filter_by_cluster(AlertRule.objects.all(), cluster)
     document = rules_yaml.dump(store.rule_of(row) for row in rows)
     response = HttpResponse(document, content_type="application/yaml; charset=utf-8")
@@ -153,27 +161,33 @@ def _handle_post(request: HttpRequest, user: User, cluster: str, form: LabelForm
         return redirect(list_url)
     if do == "label" and form.is_valid():
         form_data = form.cleaned_data
-        setup_actions.add_label(cluster, form_data["pattern"], form_data["label"], signed_in_actor_of(request))
+        setup_actions.add_label(
+            cluster, form_data["pattern"], form_data["label"], signed_in_actor_of(request)
+        )
         return redirect(list_url)
     if do == "import":
         try:
             imported_rules = rules_yaml.load(request.POST.get("document", ""))
         except rules_yaml.RulesError as error:
-            refusals.record_and_show(request, f"Nothing was taken: {error}.")
+            refusals.record_and_show(request, f"No rules were imported: {error}.")
             return redirect(list_url)
         problem = _problem(user, imported_rules)
         if problem:
-            refusals.record_and_show(request, f"Nothing was taken: {problem}")
+            refusals.record_and_show(request, f"No rules were imported: {problem}")
             return redirect(list_url)
         recent_proof.require(request)
         setup_actions.import_rules(imported_rules, signed_in_actor_of(request))
-        messages.success(request, f"{len(imported_rules)} rules are taken; those of other names stay as they are.")
+        messages.success(
+            request,
+            f"{len(imported_rules)} rule{'s' if len(imported_rules) != 1 else ''} imported. All other "
+            "rules are unchanged.",
+        )
         return redirect(list_url)
     return None
 
 
 def _rows(cluster: str) -> list[dict[str, Any]]:
-    """Return the rules that act on a cluster, and which of them it overrides."""
+    """Return the table rows of the rules that apply to a cluster or that the cluster overrides."""
     rows = list(filter_by_cluster(AlertRule.objects.all(), cluster))
     own = {row.name for row in rows if row.cluster}
     return [
@@ -183,26 +197,31 @@ def _rows(cluster: str) -> list[dict[str, Any]]:
             "overridden": not row.cluster and row.name in own,
             "severity": Severity(row.severity),
             "counts": RuleKind(row.kind) in THRESHOLD_KINDS,
+            "pending": format_duration(row.pending_seconds),
+            "wait": format_duration(row.group_wait),
+            "repeat": format_duration(row.repeat_seconds),
         }
         for row in rows
     ]
 
 
 def _problem(user: User, rules: list[Rule]) -> str:
-    """Return why rules cannot be imported, as the end of a sentence; empty: they can."""
+    """Return why rules cannot be imported, as the end of a sentence; empty if they can."""
     kinds = dict(AlertRule.objects.filter(builtin=True).values_list("name", "kind"))
     for rule in rules:
         if kinds.get(rule.name, rule.kind.value) != rule.kind.value:
-            return f"{rule.name} is built in, and looks at something else."
+            return (
+                f"{rule.name} is a built-in rule of kind {kinds[rule.name]}, and the kind cannot be changed."
+            )
         if sentence := find_write_refusal(user, Permission.CHANGE_CONFIG, rule.cluster):
-            return f"{rule.name} cannot be written. {sentence}"
+            return f"{rule.name} cannot be changed. {sentence}"
         if rule.cluster and not is_known_cluster(rule.cluster):
-            return f"{rule.name} names the cluster {rule.cluster}, which does not exist."
+            return f"{rule.name} belongs to cluster {rule.cluster}, which was not found."
     return ""
 
 
 def _candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
-    """The rule as the form has it, if it can be read."""
+    """Return the rule with the values of the form; None if they are not valid."""
     if not form.is_bound:
         return store.rule_of(row) if row.pk else None
     if not form.is_valid():
@@ -212,15 +231,17 @@ def _candidate_rule(form: RuleForm, row: AlertRule) -> Rule | None:
 
 
 def _run_backtest(rule: Rule, cluster: str) -> tuple[str, list[dict[str, Any]]]:
-    """What the back-test says, and the times it found, newest first."""
+    """Return the result of the backtest as a sentence, and the newest 20 times the rule would have fired."""
     if rule.kind in backtest.UNSUPPORTED_KINDS:
         return backtest.UNSUPPORTED_KINDS[rule.kind], []
     now = record_reader.current_time()
     history = alert_history.read(cluster, now, _DAYS, with_instances=rule.kind in backtest.INSTANCE_KINDS)
     if not history.days:
-        return "The history is empty yet: there is nothing to play this rule over.", []
+        return "The history is still empty, so this rule cannot be backtested yet.", []
     agents = Agent.objects.filter(cluster=cluster, retired=False).count()
-    firing_periods = backtest.run_backtest(rule, history.agent_changes, agents, now, _agents_with_label(rule, cluster), history.instance_changes)
+    firing_periods = backtest.run_backtest(
+        rule, history.agent_changes, agents, now, _agents_with_label(rule, cluster), history.instance_changes
+    )
     names = dict(Instance.objects.filter(cluster=cluster).values_list("instance_id", "name"))
     lines = [
         {

@@ -1,8 +1,10 @@
-"""Silences and maintenance windows, with what they match before they are made. docs/alerts.md, "Silences"."""
+"""Silences and maintenance windows, with a preview of what they match. docs/reference/alerts.md, "Silences"."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,20 @@ from dashboards.alerts.forms import SilenceForm, WindowForm
 from dashboards.shared import presenters, recent_proof, record_reader, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import prefix_of, sentence_of, signed_in_user_of
-from dashboards.shared.permissions import require_write, owners_for, requires
+from dashboards.shared.permissions import owners_for, require_write, requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from fleet.alerts import incident_actions, setup_actions, store
 from fleet.alerts.evaluator import match_agents
 from fleet.alerts.facts import agents_of, match_names
 from fleet.alerts.incident_actions import ActionError
-from fleet.alerts.matchers import CONFIRMATION_WORD, MatchError, matches_everything, is_agent_matching, matches, parse_matchers
+from fleet.alerts.matchers import (
+    CONFIRMATION_WORD,
+    MatchError,
+    is_agent_matching,
+    matches,
+    matches_everything,
+    parse_matchers,
+)
 from fleet.alerts.silences import WARN_BEFORE
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import MaintenanceWindow, Silence, filter_by_cluster
@@ -31,18 +40,20 @@ from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateError
 from fleet.vocabulary.incidents import IncidentState
 
-#: Two forms on one page have fields of the same name: each label has to find its own.
+#: Two forms on one page have fields with the same names, so their ids need different prefixes.
 _WINDOW_IDS = "window_%s"
+#: The key of a cause in matchers: `proxy/<id>`.
+_CAUSE_KEYS = re.compile(r"(?<=cause=)[a-z-]+/[^\s'\"*?\[]+(?=\s|$)")
 
 
 @requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """List silences and windows; POST with `do`: silence, extend, end, window, remove.
+    """List silences and maintenance windows; POST with `do`: silence, extend, end, window, switch, remove.
 
     Template `dashboards/silences.html`: `active`, `pending`, `expired`, `windows`, `form`, `window_form`, `preview`,
-    `blank`: the form says of nothing yet.
+    `blank`: the form has no matchers yet.
     """
     form = SilenceForm(initial={"matchers": request.GET.get("matchers", "")})
     window_form = WindowForm(auto_id=_WINDOW_IDS, initial={"zone": "UTC", "rule": "FREQ=WEEKLY;BYDAY=SU"})
@@ -65,14 +76,20 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         "page": "incidents",
         "tab": "silences",
         "active": [
-            _silence_context(row, now, cluster, writable) for row in silence_rows.filter(starts_at__lte=now, ends_at__gt=now)
+            _silence_context(row, now, cluster, writable)
+            for row in silence_rows.filter(starts_at__lte=now, ends_at__gt=now)
         ],
         "pending": [
-            _silence_context(row, now, cluster, writable) for row in silence_rows.filter(starts_at__gt=now, ends_at__gt=now)
+            _silence_context(row, now, cluster, writable)
+            for row in silence_rows.filter(starts_at__gt=now, ends_at__gt=now)
         ],
-        "expired": [_silence_context(row, now, cluster, writable) for row in silence_rows.filter(ends_at__lte=now)[:20]],
+        "expired": [
+            _silence_context(row, now, cluster, writable)
+            for row in silence_rows.filter(ends_at__lte=now)[:20]
+        ],
         "windows": [
-            _window_context(row, now, writable) for row in filter_by_cluster(MaintenanceWindow.objects.all(), cluster)
+            _window_context(row, now, writable)
+            for row in filter_by_cluster(MaintenanceWindow.objects.all(), cluster)
         ],
         "form": form,
         "window_form": window_form,
@@ -87,32 +104,39 @@ def silences(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 @require_safe
 @never_cache
 def preview(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Say what `?matchers=` would keep quiet now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
+    """Show what `?matchers=` would silence now. Template `dashboards/_silence_preview.html`: `preview`, `blank`."""
     text = request.GET.get("matchers", "")[:500]
     match_preview = preview_of(text, cluster, record_reader.current_time())
-    return render(request, "dashboards/_silence_preview.html", {"preview": match_preview, "blank": not text.strip()})
+    return render(
+        request, "dashboards/_silence_preview.html", {"preview": match_preview, "blank": not text.strip()}
+    )
 
 
 def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
-    """What matchers mean now: `agents`, `incidents` (names), `everything`, `error` (a sentence, or empty)."""
+    """Return what matchers match now: `agents`, `incidents` (names), `everything`, `error` (a sentence, or empty)."""
     match_preview: dict[str, Any] = {"agents": 0, "incidents": [], "everything": False, "error": ""}
     try:
         parsed_matchers = parse_matchers(text)
     except MatchError as error:
-        return match_preview | {"error": f"{error}.".capitalize()}
+        return match_preview | {"error": sentence_of(error)}
     match_preview["everything"] = matches_everything(parsed_matchers)
     try:
         table = record_reader.reader().table(cluster, now)
     except StateError as error:
-        return match_preview | {"error": f"The record cannot be read now: {error}."}
+        return match_preview | {"error": f"The fleet state cannot be read: {error}."}
     rows = Incident.objects.filter(cluster=cluster).exclude(state=IncidentState.RESOLVED.value)
     if is_agent_matching(parsed_matchers):
-        labels = {name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()}
+        labels = {
+            name: match_names(table.names, patterns) for name, patterns in store.read_labels(cluster).items()
+        }
         mask = match_agents(table, parsed_matchers, labels)
         matched_rows = [row for row in rows if mask[agents_of(table, row.key)].any()]
-        return match_preview | {"agents": int(np.count_nonzero(mask)), "incidents": [row.cause_name for row in matched_rows]}
+        return match_preview | {
+            "agents": int(np.count_nonzero(mask)),
+            "incidents": [row.cause_name for row in matched_rows],
+        }
     matched_rows = [row for row in rows if matches(parsed_matchers, store.incident_of(row))]
-    # Several incidents may count one agent: its auth strands it, and it was lost within the minute.
+    # Count agents once that several incidents affect, for example one of their auth and one of the loss rate.
     affected_agents = {index for row in matched_rows for index in agents_of(table, row.key).tolist()}
     return match_preview | {
         "agents": len(affected_agents),
@@ -120,8 +144,10 @@ def preview_of(text: str, cluster: str, now: float) -> dict[str, Any]:
     }
 
 
-def _handle_post(request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm) -> bool:
-    """Act; whether it is done and nothing is left to show."""
+def _handle_post(
+    request: HttpRequest, do: str, cluster: str, form: SilenceForm, window_form: WindowForm
+) -> bool:
+    """Perform the action of a POST. Return whether it is done; False: show the form with its errors."""
     actor, now = signed_in_actor_of(request), record_reader.current_time()
     number = request.POST.get("id", "")
     pk = int(number) if number.isdecimal() and len(number) < 18 else 0
@@ -135,7 +161,7 @@ def _handle_post(request: HttpRequest, do: str, cluster: str, form: SilenceForm,
                 row, 3600.0, now, actor
             )
         except ActionError as error:
-            refusals.record_and_show(request, f"{error}.")
+            refusals.record_and_show(request, sentence_of(error))
         return True
     if do in ("remove", "switch"):
         window = get_object_or_404(filter_by_cluster(MaintenanceWindow.objects.all(), cluster), pk=pk)
@@ -172,16 +198,25 @@ def _handle_post(request: HttpRequest, do: str, cluster: str, form: SilenceForm,
 
 
 def _prove_for_everything(request: HttpRequest, matchers: str) -> None:
-    """Require recent proof of who it is before everything is kept quiet."""
+    """Require a recent sign-in if the matchers silence everything."""
     if matches_everything(parse_matchers(matchers)):
         recent_proof.require(request)
+
+
+def _with_names(matchers: str, cluster: str) -> str:
+    """Return matchers with the keys of causes, which contain ids of instances, replaced by the names of the causes."""
+    keys = set(_CAUSE_KEYS.findall(matchers))
+    if not keys:
+        return matchers
+    names = dict(Incident.objects.filter(cluster=cluster, key__in=keys).values_list("key", "cause_name"))
+    return _CAUSE_KEYS.sub(lambda found: quote(names.get(found[0], found[0])), matchers)
 
 
 def _silence_context(row: Silence, now: float, cluster: str, writable: Collection[str]) -> dict[str, Any]:
     is_active = row.starts_at <= now < row.ends_at
     return {
         "id": row.pk,
-        "what": row.matchers or "everything",
+        "what": _with_names(row.matchers, cluster) or "everything",
         "reason": row.reason,
         "creator": row.creator,
         "owner": format_owner(row.cluster),
@@ -211,6 +246,8 @@ def _window_context(row: MaintenanceWindow, now: float, writable: Collection[str
         "enabled": row.enabled,
         "problem": window.problem,
         "now": current is not None,
-        "coming": [alert_presenters.format_span(silence.starts_at, silence.ends_at) for silence in next_silences],
+        "coming": [
+            alert_presenters.format_span(silence.starts_at, silence.ends_at) for silence in next_silences
+        ],
         "changes": len({round(silence.ends_at - silence.starts_at) for silence in next_silences}) > 1,
     }

@@ -1,4 +1,7 @@
-"""How notifications leave: one module for each kind of channel, listed in `registry`. docs/alerts.md, "Channels"."""
+"""Notification channels: one module per kind, listed in `registry`.
+
+docs/reference/alerts.md, "Notification channels".
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 
 class SendError(Exception):
-    """A message was not taken; the sentence says why. `permanent`: it never will be, so trying again is useless."""
+    """A notification was not accepted; the message says why. `permanent`: a retry is useless."""
 
     def __init__(self, sentence: str, *, permanent: bool = False) -> None:
         super().__init__(sentence)
@@ -17,28 +20,28 @@ class SendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """One message on its way to one channel."""
+    """One attempt to send a notification to a channel."""
 
-    #: As `messages.payload` made it.
+    #: Result of `notifications.payload`.
     payload: Mapping[str, Any]
-    #: The same for every attempt.
+    #: Deduplication key, the same for every attempt.
     key: str
-    #: When this attempt is made, seconds since the epoch.
+    #: Time of this attempt, seconds since the epoch.
     at: float
     config: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    #: Private and loopback targets are allowed.
+    #: Private and loopback addresses are allowed.
     allow_private: bool = False
-    #: Severities of the messages about the same incident that the channel took before.
+    #: Severities of earlier notifications of the same incident that the channel accepted.
     earlier_severities: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
-        """The kind of message: `firing`, `resolved` ..."""
+        """Kind of the notification: `firing`, `resolved` ..."""
         return str(self.payload["kind"])
 
     @property
     def incident(self) -> Mapping[str, Any]:
-        """What the message says of its incident."""
+        """The incident in the payload."""
         incident: Mapping[str, Any] = self.payload["incident"]
         return incident

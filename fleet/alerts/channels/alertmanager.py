@@ -1,7 +1,7 @@
-"""Alertmanager API v2: alerts that are posted again and again while their incident is open.
+"""Alertmanager API v2: alerts that are reposted while their incident is open.
 
-Alertmanager keeps a list in memory and forgets an alert at its `endsAt`. So whoever lists alerts there posts each
-again long before that, as Prometheus does; `fleet.alerts.repost` is who does here. docs/alerts.md, "Alertmanager".
+Alertmanager keeps alerts in memory and drops an alert at its `endsAt`. So `fleet.alerts.repost` posts each alert again
+long before that, as Prometheus does. docs/reference/alerts.md, "Alertmanager".
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fleet.alerts.channels import SendRequest
 from fleet.alerts.channels.http import check_address, post
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
-#: An alert that is not posted again ends after this, seconds: three posts of `reposting` may be lost.
+#: Seconds after which an alert that is not reposted ends: three reposts may be lost.
 _LIFETIME = 4 * 60.0
 _TEST_LIFETIME = 60.0
-#: Alerts in one request.
+#: Maximum number of alerts per request.
 _BATCH = 500
 
 
 def send(request: SendRequest) -> None:
-    """POST the alert of one message. Raises SendError."""
+    """POST the alert of one notification. Raises SendError."""
     post_alerts(request, [*ended_alerts_of(request), alert_of(request)])
 
 
 def repost(requests: Sequence[SendRequest]) -> None:
-    """POST the alerts of several messages to one channel. Raises SendError."""
+    """POST the alerts of several incidents to one channel. Raises SendError."""
     post_alerts(requests[0], [alert_of(request) for request in requests])
 
 
 def post_alerts(request: SendRequest, alerts: Sequence[Mapping[str, Any]]) -> None:
-    """POST alerts to the Alertmanager of the channel of a message. Raises SendError."""
+    """POST alerts to the Alertmanager of a channel. Raises SendError."""
     url = f"{str(request.config['url']).rstrip('/')}/api/v2/alerts"
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
     token = request.secrets.get("token", "")
@@ -45,14 +45,14 @@ def post_alerts(request: SendRequest, alerts: Sequence[Mapping[str, Any]]) -> No
 
 
 def alert_of(request: SendRequest) -> dict[str, Any]:
-    """Return the alert of a message: labels name the incident and its severity, annotations say how it is now."""
+    """Return the alert of a notification: labels identify the incident and its severity, annotations hold its state."""
     incident, links = request.incident, request.payload["links"]
     resolved_at = incident["resolved_at"] if request.kind == "resolved" else None
     lifetime = _TEST_LIFETIME if request.kind == "test" else _LIFETIME
     alert_document: dict[str, Any] = {
         "labels": {
             "alertname": "RefloatTest" if request.kind == "test" else "RefloatIncident",
-            # The identity: the same for all alerts of one incident, whatever becomes of its severity.
+            # Identifies the incident: the same for all its alerts, whatever their severity.
             "incident": incident["id"],
             "cluster": incident["cluster"],
             "cause_kind": incident["cause"]["kind"],
@@ -77,7 +77,7 @@ def alert_of(request: SendRequest) -> dict[str, Any]:
 
 
 def ended_alerts_of(request: SendRequest) -> list[dict[str, Any]]:
-    """Return the alerts that end because the severity is a label: those of the severities the incident had before."""
+    """Return the ended alerts of the severities that the incident had before, because the severity is a label."""
     current = alert_of(request)
     severity = request.incident["severity"]
     end = request.incident["resolved_at"] or _iso(request.at)
@@ -94,8 +94,8 @@ def _iso(at: float) -> str:
 KIND = ChannelKind(
     slug="alertmanager",
     fields=(
-        Field(ADDRESS, "url", "its base URL", is_required=True, check=check_address),
-        Field(SECRET, "token", "its bearer token, if it needs one", is_secret=True),
+        Field(ADDRESS, "url", "base URL", is_required=True, check=check_address),
+        Field(SECRET, "token", "bearer token, if required", is_secret=True),
     ),
     send=send,
     origin=url_origin,

@@ -1,6 +1,6 @@
-"""Everything else, by Apprise's addresses: Slack, Teams, Telegram, ntfy and a hundred more.
+"""Slack, Teams, Telegram, ntfy and a hundred more services, by Apprise URL.
 
-docs/alerts.md, "Channels".
+docs/reference/alerts.md, "Notification channels".
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import TypeVar
 from apprise import Apprise, AttachmentManager, NotifyType
 from apprise.plugins import NotifyBase
 
-from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.guard import ConnectionGuard, public_only
 from fleet.alerts.channels.http import TIMEOUT, PrivateAddressError, check_host
 from fleet.alerts.channels.kind import SECRET, ChannelKind, Field
 
 T = TypeVar("T")
 
-#: What would act on this machine, or read its files.
+#: Schemes that would act on the Refloat host or read its files.
 _LOCAL = frozenset(
     {"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows", "file", "smpp", "rsyslog"}
 )
 _TYPES = {"resolved": NotifyType.SUCCESS, "test": NotifyType.INFO}
 _BY_SEVERITY = {"critical": NotifyType.FAILURE, "warning": NotifyType.WARNING}
 
-# An address may name a template, a key or another attachment. Without this scheme, which is also what a path without
-# any is taken for, none of them is a file of this machine.
+# A URL may name a template, a key or another attachment. Removing this scheme, which also applies to plain paths,
+# keeps all of them from reading files of the Refloat host.
 AttachmentManager().remove("file", unload=False)  # type: ignore[no-untyped-call] # it has no types
 
-#: Addresses that an attempt is under way to.
+#: Addresses with an attempt in progress.
 pending_addresses: set[str] = set()
 _lock = threading.Lock()
 
 
 def send(request: SendRequest) -> None:
-    """Notify one address. Raises SendError."""
+    """Send the notification to one Apprise URL. Raises SendError."""
     address = request.secrets.get("url", "")
     service = open_service(address)
     host = getattr(service, "host", None)
     if host and "host" in service.template_tokens and not request.allow_private:
         check_host(str(host))
-    # An address may ask for other waits, and for retries of its own: the outbox has both.
+    # A URL may set its own timeouts and retries, but the outbox handles both.
     service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT
     service.retry = 0
     notifier = Apprise()
@@ -53,63 +53,65 @@ def send(request: SendRequest) -> None:
     notify_type = _TYPES.get(request.kind) or _BY_SEVERITY.get(request.incident["severity"], NotifyType.INFO)
     title, body = request.payload["subject"], request.payload["text"]
     with nullcontext(ConnectionGuard()) if request.allow_private else public_only() as guard:
-        outcome = run_with_timeout(TIMEOUT, address, lambda: notifier.notify(title=title, body=body, notify_type=notify_type))
+        outcome = run_with_timeout(
+            TIMEOUT, address, lambda: notifier.notify(title=title, body=body, notify_type=notify_type)
+        )
     if guard.refused_address:
-        raise PrivateAddressError("the service leads to a private or loopback address", permanent=True)
+        raise PrivateAddressError("the service connects to a private or loopback address", permanent=True)
     if not outcome:
         log_messages = [entry.message for entry in outcome.logs()]
-        raise SendError(log_messages[-1] if log_messages else "the service did not take it")
+        raise SendError(log_messages[-1] if log_messages else "the service did not accept the notification")
 
 
 def run_with_timeout(seconds: float, address: str, attempt: Callable[[], T]) -> T:
-    """Make an attempt in a thread of its own, and wait so long for it. Raises SendError when it lasts longer.
+    """Run an attempt in its own thread and wait `seconds` for it. Raises SendError if it takes longer.
 
-    Nobody can end a plugin that reads what a receiver sends a byte at a time. So it is left behind, and no other
-    attempt is made to the same address as long as it lasts: the threads that send serve all channels.
+    A plugin that reads a slow response cannot be stopped. Its thread is left running, and no other attempt is made to
+    the same address meanwhile, because the sending threads serve all channels.
     """
     with _lock:
         if address in pending_addresses:
-            raise SendError("an earlier attempt has not ended yet")
+            raise SendError("an earlier attempt to this address is still running")
         pending_addresses.add(address)
     outcome: Future[T] = Future()
 
     def run() -> None:
         try:
             outcome.set_result(attempt())
-        except BaseException as error:  # noqa: BLE001 - it is raised to who waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             outcome.set_exception(error)
         finally:
             with _lock:
                 pending_addresses.discard(address)
 
-    # The check of addresses is of the context.
+    # Copy the context, because the guard of addresses is stored there.
     threading.Thread(target=copy_context().run, args=(run,), name="apprise", daemon=True).start()
     try:
         return outcome.result(seconds)
     except TimeoutError:
-        raise SendError(f"no answer within {seconds:g} s") from None
+        raise SendError(f"no response within {seconds:g} s") from None
 
 
 def open_service(url: str) -> NotifyBase:
-    """The service that an address means. Raises SendError."""
+    """Return the Apprise service of a URL. Raises SendError."""
     service = Apprise.instantiate(url, suppress_exceptions=True) if url else None
-    # By what Apprise made of the address, not by its text alone: Apprise forgives blanks, case and more.
+    # Check what Apprise parsed, not only the text, because Apprise tolerates blanks, case and more.
     schemes: set[str] = set()
     if isinstance(service, NotifyBase):
         schemes = service.schemas()  # type: ignore[no-untyped-call] # it has no types
     local = sorted(_LOCAL & (schemes | {url.partition("://")[0].strip().lower()}))
     if local:
-        raise SendError(f"{local[0]}:// acts on the console's own machine and is not allowed", permanent=True)
+        raise SendError(f"{local[0]}:// is not allowed because it acts on the Refloat host", permanent=True)
     if not isinstance(service, NotifyBase):
-        raise SendError("Apprise cannot read the address", permanent=True)
+        raise SendError("the address is not a valid Apprise URL", permanent=True)
     return service
 
 
 KIND = ChannelKind(
     slug="apprise",
-    fields=(Field(SECRET, "url", "the whole address", is_required=True, is_secret=True, check=open_service),),
+    fields=(Field(SECRET, "url", "Apprise URL", is_required=True, is_secret=True, check=open_service),),
     send=send,
-    # Where a service sends may stand anywhere in its address.
+    # The destination may be in any part of the URL.
     origin=lambda field_values: field_values.get("url", ""),
     is_read=True,
 )

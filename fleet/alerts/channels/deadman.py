@@ -1,4 +1,4 @@
-"""A heartbeat out, for somebody who notices when it stops: a monitor that is down cannot say so itself."""
+"""Dead man's switch: a heartbeat to an external service that alerts when the heartbeat stops."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ HEARTBEAT_SECONDS = 60.0
 
 @dataclass(slots=True)
 class DeadmanSwitch:
-    """Says at an address of the kind of Healthchecks, once a minute, that looks are taken."""
+    """Sends a heartbeat to a URL such as that of Healthchecks, once a minute while rules are evaluated."""
 
-    #: Empty: nobody listens.
+    #: Empty: disabled.
     url: str
     _sent_at: float = float("-inf")
     _is_failing: bool = False
 
     def send_heartbeat(self, now: float) -> bool:
-        """Say so if it is time; whether it was said. Call it only after a look that succeeded."""
+        """Send a heartbeat if it is due; return whether it was accepted. Call it only after a successful evaluation."""
         if not self.url or now - self._sent_at < HEARTBEAT_SECONDS:
             return False
         self._sent_at = now
         try:
-            # The operator of the console set it in the environment: it may well be in the same network.
+            # The operator configured the URL in the environment, so it may be in the private network.
             post(self.url, b"", {"User-Agent": "Refloat"}, allow_private=True)
         except SendError as error:
             if not self._is_failing:
-                logger.warning("the heartbeat out is not taken: %s", error)
+                logger.warning("dead man's switch: heartbeat failed: %s", error)
             self._is_failing = True
             return False
         if self._is_failing:
-            logger.warning("the heartbeat out is taken again")
+            logger.warning("dead man's switch: heartbeat accepted again")
         self._is_failing = False
         return True

@@ -1,4 +1,4 @@
-"""E-mail by the console's mail server, threaded by incident; the same message has the same Message-ID always."""
+"""E-mail through the configured mail server, threaded by incident; a retry has the same Message-ID."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from email.utils import getaddresses
 
 from django.core.mail import EmailMessage, get_connection
 
-from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.kind import ChannelKind, Field, Input
 
-#: One attempt, seconds.
+#: Timeout of an attempt, seconds.
 _TIMEOUT = 10
 
 
 def send(request: SendRequest) -> None:
-    """Hand one message to the mail server. Raises SendError."""
+    """Send one notification through the mail server. Raises SendError."""
     connection = get_connection(timeout=_TIMEOUT)
     if "dummy" in type(connection).__module__:
         raise SendError("no mail server is configured: set REFLOAT_EMAIL_HOST")
@@ -38,16 +38,18 @@ def send(request: SendRequest) -> None:
     try:
         message.send()
     except smtplib.SMTPRecipientsRefused as error:
-        raise SendError(f"the mail server refuses the recipients: {error}") from error
+        raise SendError(f"the mail server rejected the recipients: {error}") from error
     except (OSError, smtplib.SMTPException) as error:
-        raise SendError(f"the mail server did not take it: {type(error).__name__}: {error}") from error
+        raise SendError(
+            f"the mail server did not accept the e-mail: {type(error).__name__}: {error}"
+        ) from error
 
 
 def parse_addresses(text: str) -> list[str]:
-    """Return the addresses in a list that somebody typed. Raises SendError if there is none."""
+    """Return the e-mail addresses in a comma-separated text. Raises SendError if there is none."""
     recipients = [address for _, address in getaddresses([text.replace(";", ",")]) if "@" in address]
     if not recipients:
-        raise SendError("there is no address to send to", permanent=True)
+        raise SendError("enter at least one e-mail address", permanent=True)
     return recipients
 
 
@@ -55,7 +57,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-_TO = Input("to", "E-mail to")
+_TO = Input("to", "E-mail recipients")
 KIND = ChannelKind(
     slug="email",
     fields=(Field(_TO, "to", "addresses, separated by commas", is_required=True, check=parse_addresses),),

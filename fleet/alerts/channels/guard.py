@@ -1,7 +1,7 @@
-"""No connection into a private network from here, whoever makes it: for libraries that connect by themselves.
+"""Refuse connections to private addresses, also those of libraries that connect by themselves.
 
-The interpreter's audit hook is told the address that is really connected to, after look-ups and redirects: a name that
-points elsewhere a moment later gains nothing. A thread that does not run in the context of its caller is not seen.
+An audit hook of the interpreter sees the address of each connection, after DNS lookups and redirects, so a name that
+resolves differently a moment later does not help. It does not see threads that run outside the context of the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 
 @dataclass(slots=True)
 class ConnectionGuard:
-    """What was refused while it was there."""
+    """The last address that was refused; empty if none."""
 
     refused_address: str = ""
 
@@ -30,7 +30,7 @@ _guard: ContextVar[ConnectionGuard | None] = ContextVar("guard", default=None)
 
 @contextmanager
 def public_only() -> Iterator[ConnectionGuard]:
-    """Refuse connections of this context to all that is not public, for as long as the block lasts."""
+    """Refuse connections of this context to addresses that are not public, within the block."""
     _watch_sockets()
     guard = ConnectionGuard()
     token = _guard.set(guard)
@@ -42,7 +42,7 @@ def public_only() -> Iterator[ConnectionGuard]:
 
 @functools.cache
 def _watch_sockets() -> None:
-    # It cannot be taken away again, and costs others a look at a name.
+    # An audit hook cannot be removed. For other code it costs one comparison per event.
     sys.addaudithook(_audit)
 
 
@@ -53,11 +53,11 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if guard is None or arguments[1] is None or _is_allowed(arguments[1]):
         return
     guard.refused_address = str(arguments[1])
-    raise PermissionError("the target is on a private or loopback address")
+    raise PermissionError("the address is private or loopback")
 
 
 def _is_allowed(address: object) -> bool:
-    """Whether it is an address of the internet; names of hosts and of sockets in the file system are none."""
+    """Return whether an address is public. Host names and Unix sockets are not."""
     if not isinstance(address, tuple) or not address:
         return False
     try:

@@ -1,7 +1,7 @@
-"""POST to an address that somebody typed: no redirects, bounded, and not into our own network (SSRF).
+"""POST to a URL that a user entered: no redirects, with limits, and not into the private network (SSRF).
 
-What counts is the address that is connected to (`guard.py`): however a host is spelled, and whatever a name says a
-moment later, a connection to an address that is not public is not made.
+The address of the connection counts (`guard.py`): however a host is spelled, and whatever its name resolves to a moment
+later, no connection to an address that is not public is made.
 """
 
 from __future__ import annotations
@@ -21,50 +21,52 @@ from fleet.alerts.channels import SendError
 from fleet.alerts.channels.guard import ConnectionGuard, public_only
 from fleet.alerts.channels.public_addresses import is_public
 
-#: One attempt, seconds.
+#: Timeout of an attempt, seconds.
 TIMEOUT = 10.0
-#: So much of an answer is read, to say what was wrong.
+#: Bytes of a response that are read for the error message.
 _MAX_RESPONSE_BYTES = 500
-#: Answers that say the message itself is wrong; all others may be mended at the other end within a day.
+#: Status codes that mean the notification itself is wrong; with all others a retry may succeed.
 _PERMANENT_STATUSES = frozenset({400, 413, 422})
 
 
 class PrivateAddressError(SendError):
-    """A target on a private or loopback address."""
+    """The address is private or loopback."""
 
 
 def check_url(url: str) -> str:
-    """The host of an http(s) address. Raises SendError."""
+    """Return the host of an http(s) URL. Raises SendError."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise SendError(f"the address cannot be read: {error}", permanent=True) from error
+        raise SendError(f"the address is not a valid URL: {error}", permanent=True) from error
     if parts.scheme not in ("http", "https") or not host:
         raise SendError("the address must begin with https:// or http://", permanent=True)
     return host
 
 
 def check_address(url: str) -> None:
-    """Refuse an address that somebody typed and no POST can go to. Raises SendError."""
+    """Validate a URL that a user entered. Raises SendError."""
     check_url(url)
     if "@" in urlsplit(url).netloc:
-        raise SendError("put no password into the address: pages show it up to its path", permanent=True)
+        raise SendError(
+            "the address must not contain a user name or password, because pages show it", permanent=True
+        )
 
 
 def check_host(host: str) -> None:
-    """Look a host up. Raises RefusedTarget when any of its addresses is not public, SendError when it has none."""
+    """Resolve a host. Raises PrivateAddressError if any of its addresses is not public, SendError if it has none."""
     try:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise SendError(f"{host} cannot be looked up: {error}") from error
+        raise SendError(f"host {host} could not be resolved: {error}") from error
     for *_, address in addresses:
         if not is_public(str(address[0])):
             raise _private_address_error(host)
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> str:
-    """Send one POST and return the beginning of its answer. Raises SendError unless the answer is 2xx."""
+    """Send one POST and return the beginning of the response. Raises SendError unless the status is 2xx."""
     host = check_url(url)
     with nullcontext(ConnectionGuard()) if allow_private else public_only() as guard:
         try:
@@ -76,7 +78,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bo
 
 
 class _GuardedResolver(AbstractResolver):
-    """Looks names up, and refuses those that lead into a private network by any of their addresses."""
+    """Resolves names, and refuses those with any address that is not public."""
 
     def __init__(self, *, allow_private: bool) -> None:
         self._inner = ThreadedResolver()
@@ -87,7 +89,9 @@ class _GuardedResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         resolved_hosts = await self._inner.resolve(host, port, family)
-        if not self._allow_private and not all(is_public(resolved_host["host"]) for resolved_host in resolved_hosts):
+        if not self._allow_private and not all(
+            is_public(resolved_host["host"]) for resolved_host in resolved_hosts
+        ):
             raise _private_address_error(host)
         return resolved_hosts
 
@@ -104,15 +108,18 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str], *, allow_priv
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
-            # What a service inside says is for nobody who merely reads the delivery log.
-            excerpt = "" if allow_private else _printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
+            # Do not show responses of internal services to everybody who can read the delivery log.
+            excerpt = (
+                "" if allow_private else _printable_text(await response.content.read(_MAX_RESPONSE_BYTES))
+            )
             if 200 <= response.status < 300:
                 return excerpt
             raise SendError(
-                f"it answered {response.status}{f': {excerpt}' if excerpt else ''}", permanent=response.status in _PERMANENT_STATUSES
+                f"the receiver responded with status {response.status}{f': {excerpt}' if excerpt else ''}",
+                permanent=response.status in _PERMANENT_STATUSES,
             )
     except TimeoutError as error:
-        raise SendError(f"no answer within {TIMEOUT:g} s") from error
+        raise SendError(f"no response within {TIMEOUT:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SendError(f"{type(error).__name__}: {error}") from error
 
@@ -124,5 +131,6 @@ def _printable_text(content: bytes) -> str:
 
 def _private_address_error(host: str) -> PrivateAddressError:
     return PrivateAddressError(
-        f"{host} is a private or loopback address: allow it at the channel if that is meant", permanent=True
+        f"{host} is a private or loopback address. Enable “Allow private addresses” in the channel to send there",
+        permanent=True,
     )

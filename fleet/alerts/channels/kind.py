@@ -1,6 +1,6 @@
-"""What a kind of notification channel declares: its form fields, its origin, its abilities, and how it sends.
+"""Declaration of a kind of notification channel: form fields, origin, capabilities and send function.
 
-Forms, pages, the outbox and reposting read these declarations only. docs/howto/add-a-channel.md.
+Forms, pages, the outbox and reposting only use these declarations. docs/how-to/add-a-channel.md.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 from fleet.alerts.channels import SendRequest
 
-#: The key in `Channel.config` of the origin of an address that is sealed.
+#: Key in `Channel.config` for the origin of a sealed address.
 _HOST = "host"
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of the channel form. Kinds that ask for the same sort of value share one."""
+    """An input of the channel form. Kinds with the same sort of value share an input."""
 
     name: str
     label: str
-    #: The browser shows dots for what is typed.
+    #: Password input.
     is_hidden: bool = False
 
 
@@ -31,41 +31,41 @@ ADDRESS, SECRET = Input("url", "Address"), Input("secret", "Secret", is_hidden=T
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value that a kind stores with each channel."""
+    """A value that channels of a kind store."""
 
     input: Input
-    #: The key of the value in `Channel.config`, or in `Channel.secrets` if it is a secret.
+    #: Key of the value in `Channel.config`, or in `Channel.secrets` for a secret.
     key: str
     help: str
     is_required: bool = False
-    #: The value is sealed and never shown again; but for the origin of an address, if `shows_origin`.
+    #: The value is sealed and never shown again, except for the origin of the address with `shows_origin`.
     is_secret: bool = False
     shows_origin: bool = False
-    #: Raises SendError for a value with which no notification can be sent.
+    #: Validates the value. Raises SendError.
     check: Callable[[str], object] = str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelKind:
-    """A kind of channel. `values` are what a channel stores, by key: open and secret values alike."""
+    """A kind of channel. `field_values`: the plain and secret values of a channel, by key."""
 
-    #: The name in the database, on pages and in docs.
+    #: Name in the database, on pages and in docs.
     slug: str
     fields: tuple[Field, ...]
     #: Sends a notification. Raises SendError.
     send: Callable[[SendRequest], None]
-    #: Secrets and the permission for private addresses hold for this; empty: the kind has no address of its own.
+    #: Returns what secrets and the permission for private addresses are bound to; empty: the kind has no address.
     origin: Callable[[Mapping[str, str]], str]
-    #: People read the notifications. Other receivers open an alert for each, and for some nobody would end it.
+    #: People read the notifications. Other receivers open an alert for each one, which nothing might resolve.
     is_read: bool = False
-    #: The receiver can take the acknowledgement of an incident.
+    #: The receiver accepts acknowledgements of incidents.
     takes_acknowledgements: bool = False
-    #: Posts the newest state of incidents again. The receiver lists an alert by its labels, of which the severity is
-    #: one, and forgets an alert that nobody posts again. Raises SendError.
+    #: Reposts the current state of incidents, for receivers that drop alerts that are not reposted. They identify an
+    #: alert by its labels, including the severity. Raises SendError.
     repost: Callable[[Sequence[SendRequest]], None] | None = None
 
     def split_secrets(self, field_values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the values to store as they are, and those to seal."""
+        """Return the values to store in plain text, and those to seal."""
         config: dict[str, str] = {}
         secrets: dict[str, str] = {}
         for field in self.fields:
@@ -76,18 +76,21 @@ class ChannelKind:
 
 
 def destination_of(config: Mapping[str, str]) -> str:
-    """Return where a channel sends, for everybody: the path of an address often is a key, and is left out."""
-    return ", ".join(f"{field_value}/…" if key == _HOST else _without_path(field_value) for key, field_value in config.items())
+    """Return the destination of a channel, without the path of its URL, which often is a secret."""
+    return ", ".join(
+        f"{field_value}/…" if key == _HOST else _without_path(field_value)
+        for key, field_value in config.items()
+    )
 
 
 def visible_origin(url: str) -> str:
-    """Return `https://hooks.example.com` of an address that was checked: all of it that everybody may see."""
+    """Return the public part of a valid URL: `https://hooks.example.com`."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def url_origin(field_values: Mapping[str, str], default: str = "") -> str:
-    """Return scheme, host and port of the address of a channel in one spelling; empty if nobody can read it."""
+    """Return the normalized scheme, host and port of the URL of a channel; empty if the URL is not valid."""
     try:
         parts = urlsplit(field_values.get("url") or field_values.get(_HOST) or default)
         port = parts.port or _PORTS.get(parts.scheme)

@@ -1,6 +1,6 @@
-"""PagerDuty Events API v2: trigger, acknowledge and resolve, held together by the incident's id.
+"""PagerDuty Events API v2: trigger, acknowledge and resolve events with the incident id as the deduplication key.
 
-Limits are those of the API: a summary of 1024 characters, a key of 255, an event of 512 KB. It answers 400 to more.
+Limits of the API: summary 1024 characters, key 255 characters, event 512 KB. Larger events get status 400.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ import hashlib
 import json
 from typing import Any
 
-from fleet.alerts.channels import SendRequest, SendError
+from fleet.alerts.channels import SendError, SendRequest
 from fleet.alerts.channels.http import check_address, post
 from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_origin
 
-#: Where events go; the EU has an address of its own.
+#: Default URL for events; the EU region has its own URL.
 _EVENTS = "https://events.pagerduty.com/v2/enqueue"
 _LONGEST_SUMMARY = 1024
 _LONGEST_KEY = 255
-#: Of the text, characters: with everything else, and each of them as six bytes of JSON, the event stays below 512 KB.
+#: Maximum length of the text, characters: even with six bytes of JSON per character the event stays below 512 KB.
 _LONGEST_TEXT = 60_000
 _ACTIONS = {"acknowledged": "acknowledge", "resolved": "resolve"}
 
 
 def send(request: SendRequest) -> None:
-    """POST one event; a test is triggered and resolved. Raises SendError."""
+    """POST one event; a test notification triggers and resolves an alert. Raises SendError."""
     _post(request, event_of(request))
     if request.kind == "test":
         _post(request, event_of(request, "resolve"))
 
 
 def event_of(request: SendRequest, action: str = "") -> dict[str, Any]:
-    """The event as the schema wants it; `action` other than what the message is about."""
+    """Return the event. `action` overrides the action that follows from the kind of notification."""
     incident = request.incident
     action = action or _ACTIONS.get(request.kind, "trigger")
     head = {
@@ -61,7 +61,7 @@ def event_of(request: SendRequest, action: str = "") -> dict[str, Any]:
 
 
 def _details_of(request: SendRequest) -> dict[str, Any]:
-    """What rules of an event orchestration may ask for by name, and the message as people read it."""
+    """Return the custom details: fields for event orchestration rules, and the text of the notification."""
     incident = request.incident
     return {
         "text": _truncate(request.payload["text"], _LONGEST_TEXT),
@@ -78,7 +78,7 @@ def _truncate(text: str, longest: int) -> str:
 
 
 def _dedup_key(incident: str) -> str:
-    """The incident's id, or so much of it as is taken; the end that is cut off is what told incidents apart."""
+    """Return the incident id as deduplication key; a long id is cut and ends with a hash, which keeps it unique."""
     if len(incident) <= _LONGEST_KEY:
         return incident
     digest = hashlib.sha256(incident.encode()).hexdigest()[:16]
@@ -87,7 +87,7 @@ def _dedup_key(incident: str) -> str:
 
 def _post(request: SendRequest, body: dict[str, Any]) -> None:
     if not body["routing_key"]:
-        raise SendError("there is no routing key", permanent=True)
+        raise SendError("the channel has no routing key", permanent=True)
     url = str(request.config.get("url") or _EVENTS)
     headers = {"Content-Type": "application/json", "User-Agent": "Refloat"}
     post(url, json.dumps(body).encode(), headers, allow_private=request.allow_private)
@@ -96,8 +96,8 @@ def _post(request: SendRequest, body: dict[str, Any]) -> None:
 KIND = ChannelKind(
     slug="pagerduty",
     fields=(
-        Field(ADDRESS, "url", "empty for PagerDuty's own", check=check_address),
-        Field(SECRET, "routing_key", "the routing key", is_required=True, is_secret=True),
+        Field(ADDRESS, "url", "Events API URL (empty: default)", check=check_address),
+        Field(SECRET, "routing_key", "routing key", is_required=True, is_secret=True),
     ),
     send=send,
     origin=lambda field_values: url_origin(field_values, _EVENTS),

@@ -1,7 +1,8 @@
-"""Which IP addresses are of the internet, and of nothing nearer: where channels may send without permission. Pure.
+"""Public IP addresses, to which channels may send without special permission. Pure.
 
-What is not listed as public is refused: Python's own `is_global` differs between its releases, and takes addresses that
-carry another one inside (https://www.iana.org/assignments/iana-ipv4-special-registry, iana-ipv6-special-registry).
+Addresses that are not known to be public are refused. `is_global` of Python differs between releases and accepts
+addresses that embed another one (https://www.iana.org/assignments/iana-ipv4-special-registry and
+iana-ipv6-special-registry).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import ipaddress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-#: Special blocks of IPv4: this network, private, shared by a provider, loopback, link-local, protocol assignments (of
-#: which clouds use some), documentation, 6to4 relays, benchmarks, multicast, reserved and broadcast.
+#: Special blocks of IPv4: this network, private, carrier-grade NAT, loopback, link-local, protocol assignments (some
+#: used by clouds), documentation, 6to4 relays, benchmarks, multicast, reserved and broadcast.
 _SPECIAL_4 = tuple(
     map(
         IPv4Network,
@@ -18,23 +19,23 @@ _SPECIAL_4 = tuple(
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
             *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
             *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-            # Public by its number, and answered by the host that a virtual machine of Azure runs on.
+            # Formally public, but served by the host of an Azure virtual machine.
             "168.63.129.16/32",
         ),
     )
 )
-#: The only block from which IPv6 addresses of the internet are given out, and what is special in it: protocol
-#: assignments with Teredo, documentation, 6to4, the former 6bone.
+#: The only block of public IPv6 addresses, and its special blocks: protocol assignments with Teredo, documentation,
+#: 6to4, the former 6bone.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3ffe::/16", "3fff::/20")))
-#: An IPv4 address in the last 32 bits: mapped, and translated by NAT64 (RFC 6052), which networks without IPv4 need.
+#: Blocks with an IPv4 address in the last 32 bits: IPv4-mapped, and NAT64 (RFC 6052).
 _IPV4_EMBEDDING_NETWORKS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-#: The middle of an ISATAP address (RFC 5214), before the IPv4 address that a tunnel leads to.
+#: Middle part of an ISATAP address (RFC 5214), before the embedded IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the internet. Raises ValueError for what is no address."""
+    """Return whether an IP address is public. Raises ValueError if it is not an IP address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     return _is_public_4(ip) if isinstance(ip, IPv4Address) else _is_public_6(ip)
 

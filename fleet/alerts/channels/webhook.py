@@ -1,4 +1,7 @@
-"""A signed webhook: the payload as JSON, its key, and an HMAC of time and body. docs/alerts.md, "Webhooks"."""
+"""A signed webhook: the payload as JSON, its key, and an HMAC of time and body.
+
+docs/reference/alerts.md, "Webhooks".
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from fleet.alerts.channels.kind import ADDRESS, SECRET, ChannelKind, Field, url_
 
 
 def send(request: SendRequest) -> None:
-    """POST the message. Raises SendError."""
+    """POST the payload of a notification. Raises SendError."""
     body = json.dumps(request.payload, separators=(",", ":"), sort_keys=True).encode()
     stamp = str(int(request.at))
     headers = {
@@ -33,18 +36,18 @@ def send(request: SendRequest) -> None:
 
 
 def signature(secret: str, stamp: str, body: bytes) -> str:
-    """HMAC-SHA256 over `<timestamp>.<body>`, in hex: what a receiver computes to compare."""
+    """Return the HMAC-SHA256 over `<timestamp>.<body>` in hex, which the receiver compares."""
     return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 KIND = ChannelKind(
     slug="webhook",
     fields=(
-        # The path of the address often is the key to it.
+        # The path of the URL often is a secret.
         Field(
-            ADDRESS, "url", "a URL", is_required=True, is_secret=True, shows_origin=True, check=check_address
+            ADDRESS, "url", "URL", is_required=True, is_secret=True, shows_origin=True, check=check_address
         ),
-        Field(SECRET, "signing_key", "its signing key, if it checks signatures", is_secret=True),
+        Field(SECRET, "signing_key", "signing key, if the receiver verifies signatures", is_secret=True),
     ),
     send=send,
     origin=url_origin,

@@ -41,13 +41,13 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     )  # fmt: skip
     found = client.get("/api/v1/incidents", headers=operator).json()
     assert [one["summary"] for one in found["incidents"]] == ["207 agents stranded, proxy-1"]
-    assert found["incidents"][0]["next_message"]["because"].startswith("the first message waits")
+    assert found["incidents"][0]["next_message"]["because"].startswith("grouping wait of 30 s")
     assert client.get("/api/v1/incidents?state=resolved", headers=operator).json()["incidents"] == []
     acked = _post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
     assert acked["acknowledged_by"] == "operator"
     Incident.objects.update(notices=1, notified_at=time.time(), notified_severity=2, notified_affected=207)
     said = client.get("/api/v1/incidents", headers=operator).json()["incidents"][0]["next_message"]
-    assert said == {"at": None, "because": "it is acknowledged", "to": []}
+    assert said == {"at": None, "because": "the incident is acknowledged", "to": []}
     assert _post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 
 
@@ -107,7 +107,7 @@ def test_second_silence_of_the_same_is_a_conflict(client: Client, operator: dict
     assert _post(client, "silences", body, operator).json()["cluster"] == "default"
     answer = _post(client, "silences", body, operator)
     assert answer.status_code == 409
-    assert "extend it instead" in answer.json()["detail"]
+    assert "Extend that silence instead" in answer.json()["detail"]
 
 
 def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[s
     _post(client, "silences", {"matchers": "cause=proxy-1", "reason": "upgrade"}, operator)
     (item,) = client.get("/api/v1/incidents", headers=operator).json()["incidents"]
     assert item["silenced_by"] == "upgrade (operator)"
-    assert item["next_message"] == {"at": None, "because": "it is silenced: upgrade (operator)", "to": []}
+    assert item["next_message"] == {"at": None, "because": "silenced: upgrade (operator)", "to": []}
 
 
 def test_limited_token_reads_and_writes_one_cluster(client: Client, limited_operator: dict[str, str]) -> None:

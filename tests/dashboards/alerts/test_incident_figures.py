@@ -33,7 +33,7 @@ def test_ribbons_count_every_agent_once() -> None:
     ribbons = found["ribbons"]
     assert sum(ribbons["counts"]) == 8
     assert ribbons["counts"] == sorted(ribbons["counts"], reverse=True)
-    assert [one["label"] for one in ribbons["dimensions"]][:4] == ["Verdict", "Reason", "Home proxy", "Auth"]
+    assert [one["label"] for one in ribbons["dimensions"]][:4] == ["State", "Reason", "Home proxy", "Auth"]
     assert sum(count for count, red in zip(ribbons["counts"], ribbons["stranded"], strict=True) if red) == 6
     assert ribbons["said"][0]["what"].startswith("stranded, ")
     assert json.loads(json.dumps(found)) == found

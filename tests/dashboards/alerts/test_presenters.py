@@ -5,7 +5,13 @@ import time
 import numpy as np
 import pytest
 
-from dashboards.alerts.presenters import HIDDEN_TEXT, delivery_row, find_common_attributes, next_notification_of, trend_points
+from dashboards.alerts.presenters import (
+    HIDDEN_TEXT,
+    delivery_row,
+    find_common_attributes,
+    next_notification_of,
+    trend_points,
+)
 from fleet.alerts import store
 from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.clusters import ensure_default_cluster
@@ -27,7 +33,9 @@ def test_in_common_counts_most_first() -> None:
     """Shares of the incident's agents."""
     now = time.time()
     table = FakeReader([State.STRANDED] * 10, as_of=now).table("default", now)
-    groups = {group["title"]: group["parts"] for group in find_common_attributes(table, np.array([0, 2, 4, 1]))}
+    groups = {
+        group["title"]: group["parts"] for group in find_common_attributes(table, np.array([0, 2, 4, 1]))
+    }
     assert [(part["name"], part["count"], part["share"]) for part in groups["Home proxy"]] == [
         ("proxy-1", 3, 75), ("proxy-2", 1, 25),
     ]  # fmt: skip
@@ -49,7 +57,7 @@ def test_next_message_says_when_why_and_to_whom() -> None:
     root.save()
     root.escalate_to.add(chief)
     said = next_notification_of(row, store.read_rules("default"), now, store.read_routes("default"), ())
-    assert said["because"] == "nobody has acknowledged it by then"
+    assert said["because"] == "escalation unless acknowledged"
     assert said["to"] == ["chief"]
     assert round(said["ms"] / 1000) == -900
 

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.alerts.backtest import UNSUPPORTED_KINDS, AgentStateChange, InstanceStateChange, run_backtest, summary_of
+from fleet.alerts.backtest import (
+    UNSUPPORTED_KINDS,
+    AgentStateChange,
+    InstanceStateChange,
+    run_backtest,
+    summary_of,
+)
 from fleet.alerts.rules import Rule, RuleKind
 from fleet.vocabulary.incidents import Severity
 
@@ -25,7 +31,7 @@ def test_three_outages_fire_three_times() -> None:
     assert [(spell.seconds, spell.peak) for spell in spells] == [(100, 3), (720, 9), (50, 4)]
     assert summary_of(spells, 7) == "Would have fired 3 times in 7 days, longest 12 min."
     assert summary_of([], 1) == "Would not have fired in 1 day."
-    assert summary_of([], 0.25) == "Would not have fired in 6 h 0 min."
+    assert summary_of([], 0.25) == "Would not have fired in 6 h."
 
 
 def test_short_gaps_are_one_incident_and_pending_leaves_out_short_ones() -> None:
@@ -37,9 +43,9 @@ def test_short_gaps_are_one_incident_and_pending_leaves_out_short_ones() -> None
     assert run_backtest(replace(_RULE, pending_seconds=150.0), changes, 100, 20_000.0) == []
     # What is open stays open, however short what comes back.
     returning = [*_outage(0, 100, 3), *_outage(130, 5, 3)]
-    assert [spell.seconds for spell in run_backtest(replace(_RULE, pending_seconds=60.0), returning, 100, 500.0)] == [
-        135
-    ]
+    assert [
+        spell.seconds for spell in run_backtest(replace(_RULE, pending_seconds=60.0), returning, 100, 500.0)
+    ] == [135]
 
 
 def test_what_held_in_one_round_only_does_not_fire() -> None:
@@ -104,13 +110,20 @@ def test_instances_are_played_with_the_agents_they_harmed() -> None:
 def test_backend_and_cluster_are_played_by_themselves(kind: RuleKind, whole: str, peak: int) -> None:
     """No instance fires their rules, and they fire none of its."""
     name = f"{whole}default"
-    turns = [*_TURNS, InstanceStateChange(5100, name, "silent", 5100), InstanceStateChange(5200, name, "ok", 5200)]
+    turns = [
+        *_TURNS,
+        InstanceStateChange(5100, name, "silent", 5100),
+        InstanceStateChange(5200, name, "ok", 5200),
+    ]
     changes = _outage(5100, 50, 3, name)
     rule = Rule("whole", kind, Severity.CRITICAL)
-    assert [(spell.cause, spell.peak) for spell in run_backtest(rule, changes, 100, 6000.0, instance_changes=turns)] == [
-        (name, peak)
-    ]
-    assert name not in {spell.cause for spell in run_backtest(_SICK, changes, 100, 6000.0, instance_changes=turns)}
+    assert [
+        (spell.cause, spell.peak)
+        for spell in run_backtest(rule, changes, 100, 6000.0, instance_changes=turns)
+    ] == [(name, peak)]
+    assert name not in {
+        spell.cause for spell in run_backtest(_SICK, changes, 100, 6000.0, instance_changes=turns)
+    }
 
 
 def test_every_kind_is_played_or_says_why_not() -> None:

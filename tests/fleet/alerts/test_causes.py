@@ -41,7 +41,7 @@ def words(table: FleetTable) -> list[str]:
 def test_instances_that_are_sick_are_named_as_people_count() -> None:
     """Auths first, proxy-2 before proxy-10; one that deregistered itself is no fault."""
     table = table_of(("proxy-10", SILENT), auth_1=UNHEALTHY, proxy_1=GONE, proxy_2=SILENT)
-    assert words(table) == ["auth-1 is unhealthy", "proxy-2 does not answer", "proxy-10 does not answer"]
+    assert words(table) == ["auth-1 is unhealthy", "proxy-2 is not responding", "proxy-10 is not responding"]
     assert words(table_of()) == []
     assert find_causes(replace(table, as_of=None)) == ()
 
@@ -52,9 +52,9 @@ def test_backend_is_the_one_cause_of_what_fell_sick_after_it() -> None:
     behind = table_of(proxy_1=EXPIRED, **down)
     (backend,) = find_causes(behind)
     assert backend.key == "backend/default"
-    assert backend.description == "all 2 auth servers fell sick together, likely because of their backend"
+    assert backend.description == "all 2 auths failed at the same time, probably because of the auth backend"
     before = table_of(proxy_1={**SILENT, "sick_since": NOW - 300}, **down)
-    assert words(before) == [backend.description, "proxy-1 does not answer"]
+    assert words(before) == [backend.description, "proxy-1 is not responding"]
 
 
 def test_proxy_that_merely_expired_behind_a_sick_auth_is_no_cause() -> None:
@@ -85,10 +85,10 @@ def test_group_that_fails_together_is_one_cause() -> None:
     eu = {"group": "eu"}
     table = table_of(("proxy-3", {**eu, **SILENT}), proxy_1={**eu, **SILENT}, proxy_2=eu)
     assert [cause.key for cause in find_causes(table)] == ["proxy-group/eu"]
-    assert words(table) == ["2 of 3 instances of proxy group eu are sick"]
+    assert words(table) == ["2 of 3 instances of proxy group eu are failing"]
 
 
 def test_cluster_that_does_not_answer_is_one_cause() -> None:
     """Nothing can be said of any instance then."""
     table = table_of(auth_1=SILENT, auth_2=SILENT, proxy_1=SILENT, proxy_2=SILENT)
-    assert words(table) == ["no instance of the cluster answers"]
+    assert words(table) == ["no instance of the cluster responds"]

@@ -18,9 +18,9 @@ _DAY = 86400.0
 
 def _excess(**given: object) -> Incident:
     return Incident(
-        "default", Cause(CauseKind.FLEET, "excess", "agents hold more tunnels than they want"), 1,
+        "default", Cause(CauseKind.FLEET, "excess", "agents with excess tunnels"), 1,
         IncidentState.FIRING, _NOW - 7200, severity=Severity.INFO, fired_at=_NOW - 3600, affected=120, peak=300,
-        sentence="120 agents hold more tunnels than they want.", **given,  # type: ignore[arg-type]
+        sentence="120 agents with excess tunnels.", **given,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -31,7 +31,10 @@ def test_digest_is_due_once_a_day_and_weekly_on_mondays() -> None:
     assert due_periods(newest_slot_at(_NOW), _NOW) == ()
     assert due_periods(newest_slot_at(_NOW), _NOW + 19 * 3600) == ()
     assert due_periods(newest_slot_at(_NOW), _NOW + 21 * 3600) == (DigestPeriod.DAILY,)
-    assert due_periods(newest_slot_at(_NOW - 2 * _DAY), _NOW - _DAY) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
+    assert due_periods(newest_slot_at(_NOW - 2 * _DAY), _NOW - _DAY) == (
+        DigestPeriod.DAILY,
+        DigestPeriod.WEEKLY,
+    )
     assert due_periods(newest_slot_at(_NOW - 5 * _DAY), _NOW) == (DigestPeriod.DAILY, DigestPeriod.WEEKLY)
 
 
@@ -45,14 +48,12 @@ def test_digest_says_what_was_never_sent() -> None:
     )  # fmt: skip
     said = compose("default", DigestPeriod.WEEKLY, [_excess(), paged], _NOW, "https://console.example.com")
     assert said is not None
-    assert said["subject"] == (
-        "WEEKLY DIGEST default: incidents: 1 critical, 120 agents hold more tunnels than they want"
-    )
+    assert said["subject"] == ("WEEKLY DIGEST default: 1 critical incident, 120 agents with excess tunnels")
     assert said["text"].splitlines() == [
-        "Never sent by itself:",
-        f"- {_excess().sentence[:-1]}: 300 at most, for 2 h 0 min from 2026-11-24 10:00:00 UTC, still so",
-        "Over:",
-        "- 207 agents stranded, proxy-1: 207 at most, for 17 min from 2026-11-24 09:30:00 UTC",
+        "Info (sent in digests only):",
+        f"- {_excess().sentence[:-1]}: peak 300, for 2 h from 2026-11-24 10:00:00 UTC, still open",
+        "Resolved:",
+        "- 207 agents stranded, proxy-1: peak 207, for 17 min from 2026-11-24 09:30:00 UTC",
         "Incidents: https://console.example.com/incidents/",
     ]
     assert compose("default", DigestPeriod.DAILY, [paged], _NOW + 2 * _DAY) is None
@@ -75,7 +76,8 @@ def test_digest_goes_to_channels_that_want_it_once() -> None:
     )  # fmt: skip
     AlertClock.objects.create(cluster_id="default")
     made = [
-        digest.enqueue_digests(AlertClock.objects.get(), _NOW + hours * 3600) for hours in (0, 1, 21, 22, 24 * 6 + 21)
+        digest.enqueue_digests(AlertClock.objects.get(), _NOW + hours * 3600)
+        for hours in (0, 1, 21, 22, 24 * 6 + 21)
     ]
     assert made == [0, 0, 1, 0, 2]
     assert sorted(Delivery.objects.values_list("channel__name", "kind")) == [

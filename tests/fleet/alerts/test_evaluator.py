@@ -93,8 +93,8 @@ def test_timeline_says_that_nobody_was_told() -> None:
     told.run(400)
     said = IncidentEvent.objects.filter(kind="notice").order_by("pk").values_list("text", flat=True)
     assert list(said) == [
-        "To nobody, for no channel is on its route: a message goes out: firing.",
-        "To nobody, for no channel is on its route: a message goes out: resolved.",
+        "Nothing was sent because the route has no channel: notification due (firing).",
+        "Nothing was sent because the route has no channel: notification due (resolved).",
     ]
     assert told.kinds == []
 
@@ -115,7 +115,7 @@ def test_redis_away_is_told_as_our_own_blindness() -> None:
     told.fleet.down = True
     told.run(60)
     assert told.kinds == ["firing"]
-    assert "record cannot be read" in Incident.objects.get().sentence
+    assert "cannot read the fleet state" in Incident.objects.get().sentence
 
 
 def test_second_process_waits_for_the_lease() -> None:
@@ -199,7 +199,7 @@ def test_page_passes_quiet_hours_with_the_warning_they_held_back() -> None:
     told.run(200, stranded=0, sick=True)
     held = Delivery.objects.get()
     assert held.next_attempt_at == pytest.approx(ends_at, abs=5)
-    assert held.waits_for == "quiet hours of the route Everything"
+    assert held.waits_for == "quiet hours of route Everything"
     told.run(60, stranded=20)
     assert told.kinds == ["firing", "worse"]
     assert all(at <= told.now for at in Delivery.objects.values_list("next_attempt_at", flat=True))
@@ -232,11 +232,13 @@ def test_route_by_label_takes_incidents_that_harm_such_agents() -> None:
 def test_drift_is_asked_for_once_in_a_round() -> None:
     """What others know of wanted policies becomes an incident, which is never sent by itself."""
     told = Told()
-    told.evaluator = Evaluator(cast("Reader", told.fleet), "me", find_drifted=lambda cluster, views: ["proxy-1"])
+    told.evaluator = Evaluator(
+        cast("Reader", told.fleet), "me", find_drifted=lambda cluster, views: ["proxy-1"]
+    )
     told.run(3700, step=50)
     row = Incident.objects.get(cause_id="policies")
     assert (row.state, row.severity, row.affected) == ("firing", 0, 0)
-    assert row.sentence == "1 instance does not run with the policies that are wanted: proxy-1."
+    assert row.sentence == "1 instance does not match the desired policies: proxy-1."
     assert not Delivery.objects.exists()
 
 

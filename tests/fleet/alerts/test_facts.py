@@ -53,7 +53,9 @@ def test_incident_of_the_whole_fleet_names_the_agents_that_it_counts() -> None:
     table.heartbeats["mode"] = [1, 1, 1, 2, 1, 0]
     facts = gather(table, _NOW)
     rules = [replace(rule, enabled=True, min_count=1, min_share=0.0) for rule in DEFAULT_RULES]
-    found = {key: one for key, one in evaluate_rules(facts, rules).items() if one.cause.kind is CauseKind.FLEET}
+    found = {
+        key: one for key, one in evaluate_rules(facts, rules).items() if one.cause.kind is CauseKind.FLEET
+    }
     assert {key: agents_of(table, key).tolist() for key in found} == {
         "fleet/rate": [0, 1],
         "fleet/excess": [3],

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet.alerts.facts import AffectedGroup, SickInstance
-from fleet.alerts.findings import evaluate_rules, describe_harm
+from fleet.alerts.findings import describe_harm, evaluate_rules
 from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind
 from fleet.vocabulary.incidents import Cause, CauseKind, Severity
 from tests.fakes.alerting import PROXY, sightless, sound, stranded
@@ -43,7 +43,9 @@ def test_rules_that_are_off_or_of_another_cluster_find_nothing() -> None:
 
 def test_fleet_rules_count_the_fleet() -> None:
     """Excess, drift and the rate of loss have the fleet as their cause."""
-    found = evaluate_rules(replace(sound(), excess_count=200, drifted_agent_count=200, recently_lost_count=200), DEFAULT_RULES)
+    found = evaluate_rules(
+        replace(sound(), excess_count=200, drifted_agent_count=200, recently_lost_count=200), DEFAULT_RULES
+    )
     assert set(found) == {"fleet/excess", "fleet/drift", "fleet/rate"}
     assert found["fleet/rate"].affected == 200
 
@@ -61,10 +63,12 @@ def test_label_of_a_rule_counts_agents_at_risk_too() -> None:
 def test_instances_off_their_wanted_policies_are_drift() -> None:
     """By name; however few, and without counting agents."""
     rule = next(rule for rule in DEFAULT_RULES if rule.kind is RuleKind.DRIFT)
-    found = evaluate_rules(replace(sound(), drifted_instances=("auth-1", "proxy-2")), [replace(rule, min_share=0.0)])
+    found = evaluate_rules(
+        replace(sound(), drifted_instances=("auth-1", "proxy-2")), [replace(rule, min_share=0.0)]
+    )
     assert {key: one.affected for key, one in found.items()} == {"fleet/policies": 0}
     said = found["fleet/policies"].signals[0].sentence
-    assert said == "2 instances do not run with the policies that are wanted: auth-1, proxy-2."
+    assert said == "2 instances do not match the desired policies: auth-1, proxy-2."
 
 
 def test_finding_counts_in_words_what_it_counts_in_figures() -> None:

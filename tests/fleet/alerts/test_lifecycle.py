@@ -6,7 +6,14 @@ import pytest
 
 from fleet.alerts.facts import AffectedGroup
 from fleet.alerts.findings import evaluate_rules
-from fleet.alerts.lifecycle import Evaluation, advance, due_notification, hold, with_notification, plan_notification
+from fleet.alerts.lifecycle import (
+    Evaluation,
+    advance,
+    due_notification,
+    hold,
+    plan_notification,
+    with_notification,
+)
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
@@ -51,9 +58,9 @@ def test_hold_forgets_what_is_pending_and_begins_quiet_anew() -> None:
 @pytest.mark.parametrize(
     ("change", "because"),
     [
-        ({"inhibited_by": "backend/default"}, "backend/default explains it"),
-        ({"silenced_by": "upgrade"}, "it is silenced: upgrade"),
-        ({"acked_at": 1.0, "notified_at": 1.0, "notices": 1}, "it is acknowledged"),
+        ({"inhibited_by": "backend/default"}, "inhibited by backend/default"),
+        ({"silenced_by": "upgrade"}, "silenced: upgrade"),
+        ({"acked_at": 1.0, "notified_at": 1.0, "notices": 1}, "the incident is acknowledged"),
     ],
 )
 def test_plan_says_why_nothing_is_sent(change: dict[str, object], because: str) -> None:
@@ -171,4 +178,4 @@ def test_end_of_an_incident_is_planned_although_it_is_silenced() -> None:
     assert coming.at > watch.now
     assert due_notification(incident, _look(watch.now)) is None
     unheard = plan_notification(replace(incident, notices=0), _look(watch.now))
-    assert (unheard.at, unheard.reason) == (None, "it is silenced: upgrade")
+    assert (unheard.at, unheard.reason) == (None, "silenced: upgrade")

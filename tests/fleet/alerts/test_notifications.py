@@ -8,13 +8,13 @@ import pytest
 from fleet.alerts.notifications import (
     Links,
     agents_path,
+    describe_recovery,
     format_duration,
     headline,
+    make_test_notification,
     payload,
-    describe_recovery,
     subject,
     text,
-    make_test_notification,
 )
 from fleet.vocabulary.incidents import Cause, CauseKind, Notification, NotificationKind
 from tests.fakes.alerting import NO_TUNNEL, PROXY, Watch, sound, stranded
@@ -33,7 +33,7 @@ def test_page_and_resolve_name_proxy_count_and_duration() -> None:
     """They read as SMS."""
     page, resolve = _notices()
     assert subject(page) == "CRIT default: 207 agents stranded, proxy-1"
-    assert subject(resolve) == "RESOLVED default: proxy-1 after 91 s, 207 agents at most"
+    assert subject(resolve) == "RESOLVED default: proxy-1 after 91 s, peak 207 agents"
 
 
 def test_text_has_six_lines_and_three_links() -> None:
@@ -44,15 +44,15 @@ def test_text_has_six_lines_and_three_links() -> None:
     assert "proxy=proxy-1" in said[-2]
     assert "agent-0" in said[5]
     assert "and 197 more" in said[5]
-    assert said[4] == "Recovery: cannot be told yet."
+    assert said[4] == "Recovery: not known yet."
 
 
 def test_lines_of_a_message_have_a_label_each() -> None:
     """A program that reads it by line is not led astray."""
     labels = [line.partition(":")[0] for line in text(_notices()[0], _LINKS).splitlines()]
     assert labels == [
-        *("What", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
-        *("Incident", "List of agents", "Runbook"),
+        *("Summary", "Cause", "Affected", "Since", "Recovery", "Affected agents"),
+        *("Incident", "Agent list", "Runbook"),
     ]
 
 
@@ -60,11 +60,11 @@ def test_message_about_agents_that_fled_names_them_as_of_before() -> None:
     """None are affected now: nothing is said of a recovery to come, and the rest of the names is counted right."""
     page = _notices()[0]
     gone = replace(page, incident=replace(page.incident, affected=0, sentence="207 agents were stranded."))
-    assert subject(gone) == "CRIT default: 207 agents were stranded, proxy-1 - no agent is affected now"
+    assert subject(gone) == "CRIT default: 207 agents were stranded, proxy-1 - no agents affected now"
     said = text(gone, Links()).splitlines()
-    assert said[2] == "Affected: 0 agents now, 207 at most."
-    assert said[4] == "Recovery: no agent is affected any more."
-    assert said[5].startswith("Agents affected before: agent-0, ")
+    assert said[2] == "Affected: 0 agents now, peak 207."
+    assert said[4] == "Recovery: no agents are affected now."
+    assert said[5].startswith("Previously affected agents: agent-0, ")
     assert said[5].endswith(" and 197 more.")
 
 
@@ -79,10 +79,11 @@ def test_recovery_is_a_sentence() -> None:
     """By itself and by when, or only with its cause."""
     incident = _notices()[0].incident
     assert (
-        describe_recovery(replace(incident, heals_at=1_790_000_600.0)) == "by itself, by 2026-09-21 14:23:20 UTC"
+        describe_recovery(replace(incident, heals_at=1_790_000_600.0))
+        == "automatic by 2026-09-21 14:23:20 UTC"
     )
-    assert describe_recovery(replace(incident, stuck=True)) == "not by itself, only if proxy-1 recovers"
-    assert describe_recovery(replace(incident, stuck=True, cause=NO_TUNNEL)) == "not by itself"
+    assert describe_recovery(replace(incident, stuck=True)) == "not automatic, proxy-1 must recover first"
+    assert describe_recovery(replace(incident, stuck=True, cause=NO_TUNNEL)) == "needs action"
 
 
 def test_payload_is_json_with_a_key_for_each_message() -> None:
@@ -101,11 +102,13 @@ def test_trial_is_marked_as_one() -> None:
 
 def test_durations_read_well() -> None:
     """Seconds, minutes, hours, days."""
-    assert [format_duration(s) for s in (45, 720, 11_100, 200_000)] == [
+    assert [format_duration(s) for s in (45, 720, 14_400, 11_100, 200_000, 259_200)] == [
         "45 s",
         "12 min",
+        "4 h",
         "3 h 5 min",
         "2 d 7 h",
+        "3 d",
     ]
 
 

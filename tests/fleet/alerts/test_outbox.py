@@ -6,9 +6,17 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from fleet.alerts.channels import SendRequest, SendError
-from fleet.alerts.notifications import Links, payload, make_test_notification
-from fleet.alerts.outbox import GIVE_UP_AFTER, LEASE_SECONDS, SENDERS, Outbox, SenderSlots, prune, backoff_seconds
+from fleet.alerts.channels import SendError, SendRequest
+from fleet.alerts.notifications import Links, make_test_notification, payload
+from fleet.alerts.outbox import (
+    GIVE_UP_AFTER,
+    LEASE_SECONDS,
+    SENDERS,
+    Outbox,
+    SenderSlots,
+    backoff_seconds,
+    prune,
+)
 from fleet.models import Cluster
 from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident, IncidentEvent
@@ -181,7 +189,7 @@ def test_mail_server_down_for_an_hour_gets_page_and_resolve_once(settings: Setti
     assert again == ["1/1", "1/2"]
     assert not Delivery.objects.filter(sent_at=None).exists()
     said = IncidentEvent.objects.filter(incident=incident, kind="delivery").values_list("text", flat=True)
-    assert list(said) == ["firing was taken by ops.", "firing was taken by ops."]
+    assert list(said) == ["Notification (firing) sent to ops.", "Notification (firing) sent to ops."]
 
 
 def test_answer_500_then_200_is_sent_once_after_a_wait() -> None:
@@ -196,7 +204,7 @@ def test_answer_500_then_200_is_sent_once_after_a_wait() -> None:
         assert box.send_next()
         first = Delivery.objects.get()
         assert (first.sent_at, first.attempts) == (None, 1)
-        assert "answered 500" in first.last_error
+        assert "status 500" in first.last_error
         assert not box.send_next()
         post.now = first.next_attempt_at
         assert box.send_next()
@@ -323,7 +331,7 @@ def test_timeline_says_no_error_of_a_channel() -> None:
     post.outbox("one", {"webhook": refuse}).send_next()
     assert "hooks.example.com" in Delivery.objects.get().last_error
     event = IncidentEvent.objects.get(kind="delivery")
-    assert event.text == "firing could not be sent to ops: the delivery log says why."
+    assert event.text == "Notification (firing) to ops failed. The delivery log shows the error."
 
 
 def test_cluster_whose_receivers_hang_holds_up_no_other() -> None:

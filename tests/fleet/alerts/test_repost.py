@@ -13,7 +13,7 @@ import pytest
 
 from fleet import lease
 from fleet.alerts import notifications, store
-from fleet.alerts.channels import SendRequest, SendError, alertmanager
+from fleet.alerts.channels import SendError, SendRequest, alertmanager
 from fleet.alerts.outbox import Outbox
 from fleet.alerts.repost import Reposter
 from fleet.models import Cluster
@@ -46,7 +46,9 @@ class Scene:
             sentence=f"{name} does not answer.", **{"state": "firing", "severity": 2, "notices": 1} | given,
         )  # fmt: skip
 
-    def message(self, row: Incident, kind: NotificationKind = NotificationKind.FIRING, *, sent: bool = True) -> Delivery:
+    def message(
+        self, row: Incident, kind: NotificationKind = NotificationKind.FIRING, *, sent: bool = True
+    ) -> Delivery:
         """Add a message about it."""
         notice = Notification(kind, store.incident_of(row), self.now, row.notices)
         links = notifications.Links("https://console.example.com", "https://wiki.example.com/proxy", row.pk)

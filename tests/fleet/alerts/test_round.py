@@ -43,12 +43,22 @@ def test_dead_backend_is_one_incident_also_when_auths_fall_one_after_the_other()
         groups=(AffectedGroup(BACKEND, at_risk_count=10_000),),
     )
     proxies = tuple(
-        SickInstance(Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}"), f"proxy-{n} expired.", 2500, expired_only=True)
+        SickInstance(
+            Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}"), f"proxy-{n} expired.", 2500, expired_only=True
+        )
         for n in range(4)
     )
-    groups = (AffectedGroup(BACKEND, stranded_count=9000), *(AffectedGroup(one.cause, stranded_count=250) for one in proxies))
+    groups = (
+        AffectedGroup(BACKEND, stranded_count=9000),
+        *(AffectedGroup(one.cause, stranded_count=250) for one in proxies),
+    )
     late = replace(both, sick=(*both.sick, *proxies), groups=groups, recently_lost_count=9000)
-    mending = replace(sound(), sick=proxies[:2], groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),), recently_lost_count=500)
+    mending = replace(
+        sound(),
+        sick=proxies[:2],
+        groups=(AffectedGroup(NO_TUNNEL, stranded_count=500),),
+        recently_lost_count=500,
+    )
     watch = Watch()
     for seconds, facts in ((20, sound()), (7, first), (40, both), (300, late), (45, mending), (900, sound())):
         watch.run(seconds, facts)
@@ -186,7 +196,9 @@ def test_same_trouble_is_repeated_until_somebody_acknowledges() -> None:
 def test_silence_keeps_quiet_and_what_outlives_it_is_told() -> None:
     """Nothing while it holds; the page comes when it has ended."""
     watch = Watch()
-    watch.quiet = [Silence("upgrade of proxy-1", parse_matchers("cause=proxy-1"), watch.now, watch.now + 3600)]
+    watch.quiet = [
+        Silence("upgrade of proxy-1", parse_matchers("cause=proxy-1"), watch.now, watch.now + 3600)
+    ]
     watch.run(3000, stranded(207), step=5)
     assert watch.kinds == []
     assert watch.incidents[PROXY.key].silenced_by == "upgrade of proxy-1"
@@ -255,7 +267,7 @@ def test_region_that_harms_nobody_names_who_is_sick_in_it() -> None:
     watch = Watch()
     watch.run(300, facts)
     (said,) = {notice.incident.sentence for _, notice in watch.notices}
-    assert said == "3 of 4 instances are sick: auth-1, proxy-0, proxy-1."
+    assert said == "3 of 4 instances are failing: auth-1, proxy-0, proxy-1."
 
 
 def test_rate_of_loss_pages_once_when_nothing_explains_it() -> None:
@@ -293,7 +305,9 @@ def test_auth_with_proxies_that_heartbeat_through_it_is_one_incident() -> None:
         members_by_cause=group,
     )
     # The auth is well a moment before the proxies have heartbeated.
-    mending = replace(sound(), sick=tuple(replace(one, root_cause="") for one in behind), members_by_cause=group)
+    mending = replace(
+        sound(), sick=tuple(replace(one, root_cause="") for one in behind), members_by_cause=group
+    )
     watch = Watch()
     for seconds, facts in ((20, sound()), (300, down), (40, mending), (900, sound())):
         watch.run(seconds, facts)

@@ -59,9 +59,13 @@ def test_quiet_hours_hold_back_all_but_critical() -> None:
     quiet = QuietHours(time(22), time(7), "Europe/Berlin")
     night = datetime(2026, 7, 1, 1, 30, tzinfo=UTC).timestamp()
     route = Route("r", channels=(_TICKET,), quiet_hours=quiet)
-    (at, why), *_ = plan_receivers(match_routes((route,), _WARNING), _WARNING, NotificationKind.FIRING, night).values()
+    (at, why), *_ = plan_receivers(
+        match_routes((route,), _WARNING), _WARNING, NotificationKind.FIRING, night
+    ).values()
     assert datetime.fromtimestamp(at, UTC) == datetime(2026, 7, 1, 5, tzinfo=UTC)
-    assert why == "quiet hours of the route r"
-    (at, why), *_ = plan_receivers(match_routes((route,), _CRITICAL), _CRITICAL, NotificationKind.FIRING, night).values()
+    assert why == "quiet hours of route r"
+    (at, why), *_ = plan_receivers(
+        match_routes((route,), _CRITICAL), _CRITICAL, NotificationKind.FIRING, night
+    ).values()
     assert (at, why) == (night, "")
     assert quiet.end_after(datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()) is None

@@ -17,7 +17,12 @@ def _at(text: str) -> float:
 
 def _window(zone: str, first: str, hours: float, rule: str = "FREQ=DAILY") -> Window:
     return Window(
-        "w", parse_matchers("cause=proxy-*"), rule, datetime.fromisoformat(first), timedelta(hours=hours), zone
+        "w",
+        parse_matchers("cause=proxy-*"),
+        rule,
+        datetime.fromisoformat(first),
+        timedelta(hours=hours),
+        zone,
     )
 
 
@@ -88,7 +93,10 @@ def test_silences_and_windows_keep_what_they_match_quiet() -> None:
     mine = Silence("mine", parse_matchers("kind=proxy"), 0.0, 100.0)
     others = Silence("others", (), 0.0, 100.0, cluster="other")
     window = _window("UTC", "1970-01-01T00:00", 1)
-    assert [one.name for one in find_active_silences([mine, others], [window], "default", 50.0)] == ["mine", "w"]
+    assert [one.name for one in find_active_silences([mine, others], [window], "default", 50.0)] == [
+        "mine",
+        "w",
+    ]
     assert find_silence_name(incident, find_active_silences([mine], [], "default", 50.0)) == "mine"
     assert find_silence_name(incident, find_active_silences([mine, others], [], "default", 100.0)) == ""
 

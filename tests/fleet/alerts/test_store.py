@@ -191,5 +191,7 @@ def test_end_goes_to_no_channel_of_another_cluster() -> None:
         channel = Channel.objects.create(name="ops", kind="webhook", cluster=owner)
         store.enqueue_deliveries(row, NotificationKind.FIRING, "k/1", {}, {channel.pk: (1.0, "")}, 1.0)
     ours = Channel.objects.get(cluster="")
-    assert store.plan_end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {ours.pk: (9.0, "quiet hours")}
+    assert store.plan_end_receivers(row, {ours.pk: (9.0, "quiet hours")}, 5.0) == {
+        ours.pk: (9.0, "quiet hours")
+    }
     assert set(Delivery.objects.values_list("cluster", flat=True)) == {"default"}

@@ -29,9 +29,14 @@ _SHAPES = (
     replace(stranded(207, AUTH), recently_lost_count=0),
     replace(
         sound(),
-        sick=(SickInstance(PROXY, "proxy-1 expired.", 9, expired_only=True), SickInstance(AUTH, "auth-1 is silent.", 4)),
+        sick=(
+            SickInstance(PROXY, "proxy-1 expired.", 9, expired_only=True),
+            SickInstance(AUTH, "auth-1 is silent.", 4),
+        ),
     ),
-    replace(sound(), backend_down=True, groups=(AffectedGroup(BACKEND, stranded_count=900, at_risk_count=50),)),
+    replace(
+        sound(), backend_down=True, groups=(AffectedGroup(BACKEND, stranded_count=900, at_risk_count=50),)
+    ),
     replace(sound(), groups=(AffectedGroup(PROXY, at_risk_count=90),), excess_count=200),
     sightless(),
 )

@@ -240,21 +240,21 @@ def test_routes_are_a_tree_that_bites_no_tail(keeper: Client) -> None:
     channel = Channel.objects.create(name="chief", kind="webhook", config={"url": "https://example.com"})
     root = Route.objects.get()
     asked = keeper.get(f"/alerts/routes/{root.pk}/").content.decode()
-    assert asked.index("Call in others after minutes") < asked.index("Whom it calls in then")
+    assert asked.index("Escalate after") < asked.index("Escalation channels")
     form = {
         "name": "proxies", "parent": root.pk, "position": 0, "matchers": "kind=proxy", "least": 2,
         "escalate_minutes": "15", "escalate_to": channel.pk, "quiet_from": "22:00", "quiet_until": "07:00",
         "quiet_zone": "Europe/Berlin",
     }  # fmt: skip
-    assert "nobody: it has no channel" in keeper.get("/alerts/channels/").content.decode()
+    assert "no channel: nothing is sent" in keeper.get("/alerts/channels/").content.decode()
     for wrong in ({"quiet_zone": "Mars"}, {"quiet_until": ""}, {"matchers": "nonsense"}):
         keeper.post("/alerts/routes/0/", form | wrong)
     assert Route.objects.count() == 1
     keeper.post("/alerts/routes/0/", form)
     page = keeper.get("/alerts/channels/").content.decode()
-    assert "as above it" in page
-    assert "after 15 min without acknowledgement also chief" in page
-    assert "quiet 22:00 to 07:00 Europe/Berlin" in page
+    assert "channels of the parent route" in page
+    assert "escalates to chief after 15 min without acknowledgement" in page
+    assert "quiet hours 22:00 to 07:00 Europe/Berlin" in page
     below = Route.objects.get(name="proxies")
     keeper.post(
         f"/alerts/routes/{root.pk}/", {"name": "Everything", "parent": below.pk, "position": 0, "least": 1}
@@ -310,7 +310,9 @@ def test_limited_user_sees_name_kind_and_state_of_the_installations_channels(str
     _delivery(shared, "default", "theirs")
     _delivery(shared, "", "test")
     page = stranger.get("/c/other/alerts/channels/").content.decode()
-    assert all(words in page for words in ("shared", "email", "fails", "ours", "hidden: it belongs"))
+    assert all(
+        words in page for words in ("shared", "email", "failing", "ours", "hidden: the channel belongs")
+    )
     assert not [words for words in ("all@example.com", "foreign", "theirs", ">test ") if words in page]
     assert stranger.get(f"/c/other/alerts/channels/{shared.pk}/").status_code == 403
     assert stranger.get(f"/c/other/alerts/channels/{foreign.pk}/").status_code == 404
@@ -381,7 +383,7 @@ def test_deleting_a_channel_asks_and_keeps_its_log(keeper: Client) -> None:
     assert 'href="?delete=1"' in keeper.get(there).content.decode()
     for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
         text = page.content.decode()
-        assert "Delete the channel ops?" in text
+        assert "Delete channel ops?" in text
         assert "Everything" in text
         assert "1 notification will not be sent" in text
     assert Channel.objects.exists()
@@ -400,7 +402,7 @@ def test_deleting_a_route_asks_and_names_what_goes_with_it(keeper: Client) -> No
     Route.objects.create(name="night", parent=below)
     there = f"/alerts/routes/{root.pk}/"
     for page in (keeper.get(f"{there}?delete=1"), keeper.post(there, {"do": "delete"})):
-        assert "2 routes below it will be deleted with it: proxies, night" in page.content.decode()
+        assert "2 child routes will also be deleted: proxies, night" in page.content.decode()
     assert Route.objects.count() == 3
     keeper.post(there, {"do": "delete", "confirm": "yes"})
     assert not Route.objects.exists()

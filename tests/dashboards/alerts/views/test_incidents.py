@@ -47,7 +47,7 @@ def test_list_shows_open_incidents_and_when_somebody_looked(
     client.force_login(person("viewer"))
     page = client.get("/incidents/").content.decode()
     assert f"/incidents/{incident.pk}/" in page
-    assert "Nobody has looked yet" in page
+    assert "Alert rules have not been evaluated yet" in page
     said = client.get("/incidents/badge.json").json()
     assert said == {"open": {"critical": 1, "warning": 0, "info": 0}, "newest": {"event": 0}}
     told = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notice")
@@ -65,15 +65,15 @@ def test_incident_page_says_what_is_needed_at_night(
     page = client.get(f"/incidents/{incident.pk}/").content.decode()
     for words in (
         "207 agents stranded",
-        "What they have in common",
+        "Common attributes",
         "Home proxy",
         "agent-2",
-        "In the half hour before",
-        "<dt>Data</dt>",
+        "Changes in the 30 min before",
+        "<dt>Data as of</dt>",
     ):
         assert words in page
-    assert "because it is said again while it lasts" in page
-    assert "to nobody: its route has no channel" in page
+    assert "(repeat every 4 h)" in page
+    assert "Nobody receives it: the route has no channel" in page
     assert "Acknowledge" in page
     assert 'href="/alerts/runbooks/stranded/"' in page
 
@@ -119,13 +119,13 @@ def test_page_says_what_changed_in_the_half_hour_before(
         )  # fmt: skip
     found = find_prior_changes("default", incident.opened_at, is_limited_user=False)
     assert [(one.actor, one.summary) for one in found] == [
-        ("proxy-1, proxy-2", "version 17.1 became 17.2"),
-        ("not through this console", "networking config r2"),
+        ("proxy-1, proxy-2", "version changed from 17.1 to 17.2"),
+        ("changed outside Refloat", "networking config r2"),
         ("bo", "drain instance: web"),
         ("ada", "ran (verified)"),
     ]
     client.force_login(person("viewer"))
-    assert "version 17.1 became 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
+    assert "version changed from 17.1 to 17.2" in client.get(f"/incidents/{incident.pk}/").content.decode()
 
 
 def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incident: Incident) -> None:
@@ -147,7 +147,7 @@ def test_page_says_how_an_instance_fared(client: Client, person: MakeUser, incid
     ("kind", "state", "expected"),
     [
         ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
-        ("proxy", InstanceState.SILENT, ("", "proxy-1 does not answer")),
+        ("proxy", InstanceState.SILENT, ("", "proxy-1 is not responding")),
         ("auth", InstanceState.SILENT, ("connection=auth&auth=auth-1", "")),
         ("backend", None, ("", "")),
     ],
@@ -173,15 +173,15 @@ def test_incident_page_does_not_say_that_nobody_is_harmed_while_nobody_can_see(
     incident.save()
     client.force_login(person("viewer"))
     page = client.get(f"/incidents/{incident.pk}/").content.decode()
-    assert "No agent is harmed now" not in page
-    assert "None now." not in page
-    assert "The agents that it harms are not known now" in page
-    assert "agents when last seen, 207 at most" in page
-    assert "No further message, because the console cannot see the fleet." in page
-    assert "on hold: the console cannot see the fleet" in client.get("/incidents/").content.decode()
+    assert "No agents are affected now" not in page
+    assert "No agents are affected now." not in page
+    assert "The affected agents are not known" in page
+    assert "agents when last seen · peak 207" in page
+    assert "No notification planned: Refloat cannot see the fleet." in page
+    assert "on hold: Refloat cannot see the fleet" in client.get("/incidents/").content.decode()
 
     Incident.objects.update(state="resolved", resolved_at=time.time(), inhibited_by="")
-    assert "No agent is harmed now" in client.get(f"/incidents/{incident.pk}/").content.decode()
+    assert "No agents are affected now" in client.get(f"/incidents/{incident.pk}/").content.decode()
 
 
 def test_nothing_is_said_of_reconnects_when_every_agent_has_left_the_auth(incident: Incident) -> None:
@@ -198,7 +198,7 @@ def test_list_counts_silenced_incidents_apart(client: Client, person: MakeUser, 
     client.post(f"/incidents/{incident.pk}/", {"do": "silence", "reason": "known"})
     page = client.get("/incidents/").content.decode()
     assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
-    assert "<b>1</b> open, 1 of them silenced or explained by another." in page
+    assert "<b>1</b> open, 1 of them silenced or inhibited." in page
 
 
 def test_incident_of_the_whole_fleet_lists_its_agents(
@@ -212,7 +212,7 @@ def test_incident_of_the_whole_fleet_lists_its_agents(
     answer = client.get(f"/incidents/{incident.pk}/")
     page = answer.content.decode()
     assert [row.name for row in answer.context["agents"]] == ["agent-1"]
-    assert "No agent is harmed now" not in page
+    assert "No agents are affected now" not in page
     assert 'href="/agents/?state=excess"' in page
     assert "<dt>Recovery</dt>" not in page
 
@@ -223,11 +223,15 @@ def test_reconnect_of_an_auth_finds_the_agents_that_it_stranded(incident: Incide
     table = FakeReader([State.STRANDED] * 4, as_of=time.time()).table("default", time.time())
     query, _ = reconnect_query(incident, InstanceState.UNHEALTHY, table)
     found = select_campaign_targets(table, dict(parse_qsl(query)))
-    assert (found.indices.tolist(), found.instances_to_leave, found.connection) == ([0, 2], ("auth-id-1",), "auth")
+    assert (found.indices.tolist(), found.instances_to_leave, found.connection) == (
+        [0, 2],
+        ("auth-id-1",),
+        "auth",
+    )
     bare = replace(table, tunnel_agents=table.tunnel_agents[:0], tunnel_proxies=table.tunnel_proxies[:0])
     assert reconnect_query(incident, InstanceState.UNHEALTHY, bare) == (
         "",
-        "No agent of auth-1 has a tunnel through which it can be asked to reconnect.",
+        "Refloat cannot move the agents of auth-1: none of them has a reachable tunnel.",
     )
 
 
@@ -279,22 +283,22 @@ def test_silence_wants_a_reason_and_counts_at_once(
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
     assert (
-        'name="reason" maxlength="500" placeholder="Reason for a silence" required'
+        'name="reason" maxlength="500" placeholder="Silence reason" required'
         in client.get(url).content.decode()
     )
     page = client.post(url, {"do": "silence", "reason": " "}, follow=True).content.decode()
-    assert "say why" in page
+    assert "Enter a reason for the silence" in page
     assert not Silence.objects.exists()
     client.post(url, {"do": "silence", "reason": "known"})
     page = client.get(url).content.decode()
-    assert "No further message, because it is silenced: known (operator)" in page
-    assert "Next message" not in page
+    assert "No notification planned: silenced: known (operator)" in page
+    assert "Next notification" not in page
     assert 'name="do" value="silence"' not in page
     (row,) = client.get("/incidents/").context["open"]
     assert row.silenced_by == "known (operator)"
     assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
     page = client.post(url, {"do": "silence", "reason": "again"}, follow=True).content.decode()
-    assert "extend it instead" in page
+    assert "Extend that silence instead" in page
     assert Silence.objects.count() == 1
 
 
@@ -310,10 +314,13 @@ def test_silenced_incident_says_who_hears_its_end(
     client.force_login(person("operator"))
     url = f"/incidents/{incident.pk}/"
     client.post(url, {"do": "silence", "reason": "known"})
-    assert "known (operator); only its end will be sent, to ops." in client.get(url).content.decode()
+    assert (
+        "known (operator); only the resolved notification will be sent, to ops."
+        in client.get(url).content.decode()
+    )
     Incident.objects.update(state="recovering", quiet_since=time.time())
     page = client.get(url).content.decode()
-    assert "because it is resolved then, if it stays quiet; to ops." in page
+    assert "(the incident resolves unless a rule fires again) to ops." in page
     assert "Silenced: known (operator)." in page
 
 

@@ -53,7 +53,7 @@ def test_rule_is_played_over_the_history(keeper: Client) -> None:
     url = f"/alerts/rules/{rule.pk}/"
     page = keeper.get(url).content.decode()
     assert "Would have fired 2 times in 7 days, longest 12 min." in page
-    assert "proxy group or region that failed together are not folded into one" in page
+    assert "proxy group or region that failed together as separate causes" in page
     assert 'value="300"' in page, "seconds without a fraction that nobody wrote"
     tried = keeper.post(url, _form(rule, min_count=6, do="try")).content.decode()
     assert "Would have fired once in 7 days" in tried
@@ -95,15 +95,15 @@ def test_rule_about_instances_is_played_over_theirs(keeper: Client) -> None:
 def test_rule_that_cannot_be_played_says_why(keeper: Client) -> None:
     """No history, or none that could answer: one sentence, and no claim that nothing would have been."""
     for name, says in (
-        ("Policy drift", "The history holds no policies"),
-        ("Console blind", "While nobody polled nothing was written down"),
-        ("Cluster unreachable", "The history is empty yet"),
+        ("Policy drift", "the history contains no policies"),
+        ("Console blind", "nothing is recorded while Refloat is not polling"),
+        ("Cluster unreachable", "The history is still empty"),
     ):
         rule = AlertRule.objects.get(name=name)
         page = keeper.get(f"/alerts/rules/{rule.pk}/").content.decode()
         assert says in page
         assert "ould not have fired" not in page
-        assert name == "Cluster unreachable" or "It is played by itself" not in page
+        assert name == "Cluster unreachable" or "The backtest runs this rule alone" not in page
 
 
 def test_rule_is_changed_and_logged_and_built_in_names_stay(keeper: Client) -> None:
@@ -172,7 +172,7 @@ def test_import_that_is_meant_to_do_harm_takes_nothing(keeper: Client, document:
     before = list(AlertRule.objects.values())
     page = keeper.post("/alerts/rules/", {"do": "import", "document": document}, follow=True)
     assert page.status_code == 200
-    assert "Nothing was taken: " in page.content.decode()
+    assert "No rules were imported: " in page.content.decode()
     assert list(AlertRule.objects.values()) == before
 
 
@@ -189,7 +189,7 @@ def test_limited_user_overrides_a_rule_in_one_cluster(stranger: Client) -> None:
     rule = AlertRule.objects.get(name="Agents stranded")
     url = f"/c/other/alerts/rules/{rule.pk}/"
     page = stranger.get(url).content.decode()
-    assert "Override in cluster other" in page
+    assert "Override rule in cluster other" in page
     assert 'value="save"' not in page
     for form in (_form(rule, min_count=9), {"do": "delete", "confirm": "yes"}):
         assert stranger.post(url, form).status_code == 403
@@ -204,7 +204,7 @@ def test_limited_user_overrides_a_rule_in_one_cluster(stranger: Client) -> None:
     rule.refresh_from_db()
     assert (own.name, own.enabled, own.min_count) == ("Agents stranded", False, 9)
     assert (rule.enabled, rule.min_count) == (True, 5)
-    assert "overridden here" in stranger.get("/c/other/alerts/rules/").content.decode()
+    assert "overridden in this cluster" in stranger.get("/c/other/alerts/rules/").content.decode()
     stranger.post(f"/c/other/alerts/rules/{own.pk}/", {"do": "delete"})
     assert AlertRule.objects.filter(pk=own.pk).exists(), "it asks before"
     stranger.post(f"/c/other/alerts/rules/{own.pk}/", {"do": "delete", "confirm": "yes"})
@@ -220,7 +220,7 @@ def test_limited_user_makes_and_imports_rules_of_the_cluster_only(stranger: Clie
     for owner in ("''", "default", "mars"):
         document = f"rules: [{{name: x, kind: stranded, severity: info, cluster: {owner}}}]"
         page = stranger.post("/c/other/alerts/rules/", {"do": "import", "document": document}, follow=True)
-        assert "x cannot be written" in page.content.decode()
+        assert "x cannot be changed" in page.content.decode()
     assert list(AlertRule.objects.values()) == before
     document = "rules: [{name: x, kind: stranded, severity: info, cluster: other}]"
     stranger.post("/c/other/alerts/rules/", {"do": "import", "document": document})
@@ -236,4 +236,4 @@ def test_rules_of_another_cluster_are_not_there(keeper: Client) -> None:
     assert keeper.get(f"/alerts/rules/{foreign.pk}/").status_code == 404
     document = "rules: [{name: x, kind: stranded, severity: info, cluster: mars}]"
     page = keeper.post("/alerts/rules/", {"do": "import", "document": document}, follow=True)
-    assert "names the cluster mars, which does not exist" in page.content.decode()
+    assert "belongs to cluster mars, which was not found" in page.content.decode()

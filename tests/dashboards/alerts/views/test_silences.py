@@ -31,8 +31,8 @@ def test_preview_says_what_it_matches(operator: Client) -> None:
         for text in ("agent=agent-*", "", "colour=red")
     ]
     assert "<b>4</b> agents" in said[0]
-    assert "Empty is everything: matches" in said[1]
-    assert "no field colour" in said[2].lower()
+    assert "Empty matchers match everything:" in said[1]
+    assert "unknown field colour" in said[2].lower()
 
 
 def test_preview_counts_an_agent_of_several_incidents_once(operator: Client, fake_reader: FakeReader) -> None:
@@ -66,6 +66,20 @@ def test_silence_is_made_extended_and_ended_by_who_is_signed_in(operator: Client
     assert "upgrade" in operator.get("/silences/").content.decode()
 
 
+def test_silence_of_an_instance_shows_its_name(operator: Client) -> None:
+    """The matcher keeps the key, which has the id of the instance."""
+    ensure_default_cluster()
+    Incident.objects.create(
+        cluster_id="default", key="proxy/90569a4c", cause_kind="proxy", cause_id="90569a4c", cause_name="proxy-1",
+        generation=1, state="firing", severity=2, opened_at=1.0,
+    )  # fmt: skip
+    form = {"do": "silence", "hours": "2", "matchers": "cause=proxy/90569a4c kind=proxy", "reason": "move"}
+    operator.post("/silences/", form)
+    page = operator.get("/silences/").content.decode()
+    assert Silence.objects.get().matchers == "cause=proxy/90569a4c kind=proxy"
+    assert "<code>cause=proxy-1 kind=proxy</code>" in page
+
+
 def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
     """A moment in UTC; one that is past is refused with what was typed; what is dropped never was."""
     form = {"do": "silence", "hours": "2", "matchers": "kind=proxy", "reason": "move"}
@@ -74,19 +88,19 @@ def test_silence_begins_later_and_is_dropped_before(operator: Client) -> None:
     row = Silence.objects.get()
     assert (row.starts_at, row.ends_at) == (begins.timestamp(), begins.timestamp() + 7200)
     page = operator.get("/silences/").content.decode()
-    assert "later" in page
-    assert "Nothing is silenced." in page
+    assert "scheduled" in page
+    assert "No silences." in page
     late = operator.post("/silences/", form | {"starts": "2020-01-01T00:00"}).content.decode()
-    assert "A silence begins now, or within ninety days." in late
+    assert "A silence must start now or within the next 90 days." in late
     assert 'value="2020-01-01T00:00"' in late
     operator.post("/silences/", {"do": "end", "id": row.pk})
-    assert "later" not in operator.get("/silences/").content.decode()
+    assert "scheduled" not in operator.get("/silences/").content.decode()
 
 
 def test_silencing_everything_wants_the_typed_word(operator: Client) -> None:
     """Refused with a sentence, then taken."""
     form = {"do": "silence", "hours": "1", "matchers": "", "reason": "x"}
-    assert "type the word everything" in operator.post("/silences/", form).content.decode()
+    assert "Type “everything” to confirm" in operator.post("/silences/", form).content.decode()
     assert not Silence.objects.exists()
     operator.post("/silences/", form | {"typed": "everything"})
     assert Silence.objects.count() == 1
@@ -118,7 +132,7 @@ def test_window_is_planned_with_its_next_times(operator: Client) -> None:
 def test_viewer_may_not_silence(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
     """No form, and refused."""
     client.force_login(person("viewer"))
-    assert "Silence something" not in client.get("/silences/").content.decode()
+    assert "New silence" not in client.get("/silences/").content.decode()
     assert client.post("/silences/", {"do": "silence"}).status_code == 403
 
 
@@ -134,7 +148,7 @@ def test_window_that_cannot_be_read_is_listed_with_the_reason(operator: Client) 
     )
     page = operator.get("/silences/")
     assert page.status_code == 200
-    assert "there is no time zone" in page.content.decode()
+    assert "was not found. Use an IANA name" in page.content.decode()
 
 
 def _rows(owner: str) -> tuple[Silence, MaintenanceWindow]:
@@ -181,5 +195,5 @@ def test_second_silence_of_the_same_is_refused(operator: Client) -> None:
     operator.post("/silences/", form)
     page = operator.post("/silences/", form).content.decode()
     assert "covers this until" in page
-    assert "extend it instead" in page
+    assert "Extend that silence instead" in page
     assert Silence.objects.count() == 1

@@ -41,11 +41,15 @@ def test_alert_that_nobody_posts_again_ends_within_minutes() -> None:
 
 def test_earlier_severity_ends_as_the_next_begins() -> None:
     """The severity is a label, so an incident that grows worse is another alert under the same identity."""
-    (ended,) = alertmanager.ended_alerts_of(send_request(NotificationKind.WORSE, earlier_severities=frozenset({"warning", "critical"})))
+    (ended,) = alertmanager.ended_alerts_of(
+        send_request(NotificationKind.WORSE, earlier_severities=frozenset({"warning", "critical"}))
+    )
     current = alertmanager.alert_of(send_request(NotificationKind.WORSE))
     assert ended["labels"] == current["labels"] | {"severity": "warning"}
     assert ended["endsAt"] < current["endsAt"]
-    (ended,) = alertmanager.ended_alerts_of(send_request(NotificationKind.RESOLVED, earlier_severities=frozenset({"warning"})))
+    (ended,) = alertmanager.ended_alerts_of(
+        send_request(NotificationKind.RESOLVED, earlier_severities=frozenset({"warning"}))
+    )
     assert ended["endsAt"] == alertmanager.alert_of(send_request(NotificationKind.RESOLVED))["endsAt"]
     assert alertmanager.ended_alerts_of(send_request()) == []
 

@@ -88,14 +88,14 @@ def test_address_that_names_a_file_of_this_machine_is_refused(url: str) -> None:
     """Templates and keys are attachments to Apprise, and it would read them where the console runs."""
     without = apprise.open_service(url.partition("?")[0] + ("?mode=legacy" if url.startswith("fcm") else ""))
     assert without.url()
-    with pytest.raises(SendError, match="cannot read the address"):
+    with pytest.raises(SendError, match="not a valid Apprise URL"):
         apprise.open_service(url)
 
 
 def test_attempt_that_does_not_end_is_left_behind() -> None:
     """And no other one is made to that address as long as it lasts; other addresses do not wait for it."""
     gate = threading.Event()
-    with pytest.raises(SendError, match=r"no answer within 0\.05 s"):
+    with pytest.raises(SendError, match=r"no response within 0\.05 s"):
         apprise.run_with_timeout(0.05, "one", gate.wait)
     with pytest.raises(SendError, match="earlier attempt"):
         apprise.run_with_timeout(0.05, "one", gate.wait)

@@ -64,9 +64,9 @@ def test_address_that_cannot_be_read_has_no_origin(url: str) -> None:
 
 
 def test_module_of_the_how_to_sends(tmp_path: Path) -> None:
-    """The kind that docs/howto/add-a-channel.md shows is one that works."""
+    """The kind that docs/how-to/add-a-channel.md shows is one that works."""
     (source,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/howto/add-a-channel.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```", (ROOT / "docs/how-to/add-a-channel.md").read_text(), re.DOTALL
     )
     module = tmp_path / "chat.py"
     module.write_text(source)

@@ -49,7 +49,12 @@ def test_life_of_an_incident_is_held_together_by_its_id() -> None:
     """Trigger, acknowledge and resolve with one dedup_key."""
     events = [
         event
-        for kind in (NotificationKind.FIRING, NotificationKind.WORSE, NotificationKind.ACKNOWLEDGED, NotificationKind.RESOLVED)
+        for kind in (
+            NotificationKind.FIRING,
+            NotificationKind.WORSE,
+            NotificationKind.ACKNOWLEDGED,
+            NotificationKind.RESOLVED,
+        )
         for event in _sent(kind)
     ]
     assert [event["event_action"] for event in events] == ["trigger", "trigger", "acknowledge", "resolve"]
