@@ -1,3 +1,3 @@
-"""Pages and API of changes. docs/changes.md"""
+"""Pages and API routes of changes. docs/reference/changes.md"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows of the log are asked for: words, action, outcome, since when; page by page, newest first."""
+"""Filter of the audit log: search words, outcome, kind of actor, time range; page by page, newest first."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
 PAGE_SIZE = 100
-#: Days back, by what stands in the form.
-PERIODS = {"1": "a day", "7": "a week", "30": "a month", "": "ever"}
+#: Labels of the time ranges, by number of days; empty: no limit.
+PERIODS = {"1": "Last 24 h", "7": "Last 7 d", "30": "Last 30 d", "": "All time"}
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """A filter; whatever cannot be understood is left out of it."""
+    """A filter of the audit log; invalid parameters are ignored."""
 
     search_terms: str = ""
     outcome: str = ""
     kind: str = ""
     days: str = ""
-    #: The id after which older rows follow.
+    #: Only entries with a lower id, which are older; 0: all.
     before: int = 0
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> AuditQuery:
-        """From an address."""
+        """Return the filter in the query parameters of a request."""
         outcome, days, before = (parameters.get(name, "") for name in ("outcome", "days", "before"))
         return cls(
             search_terms=parameters.get("q", "").replace("\0", "").strip()[:200],
@@ -42,7 +42,7 @@ class AuditQuery:
         )
 
     def find_rows(self, cluster: str, now: datetime, *, has_limit: bool) -> QuerySet[AuditEntry]:
-        """The rows of a cluster and, for a reader without a limit, those that concern none, newest first."""
+        """Return the entries of a cluster, newest first; with those of no cluster, unless `has_limit` is set."""
         visible_rows = AuditEntry.objects.filter(cluster__in=log_clusters_of(cluster, has_limit=has_limit))
         matching_rows: QuerySet[AuditEntry] = visible_rows.order_by("-pk")
         for term in self.search_terms.split()[:10]:

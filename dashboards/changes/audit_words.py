@@ -1,4 +1,4 @@
-"""The audit log in words: actions, and the values that they changed."""
+"""The audit log as people read it: names of actions, and the values that they changed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from fleet.vocabulary.actions import LOGGED_STATES
 
-#: The subject of an action, by its first word; other subjects keep that word.
+#: The object of an action, by its first word; others keep that word.
 _SUBJECTS = {
-    "networking-config": "networking config",
-    "policy": "policies",
+    "networking-config": "config change",
+    "policy": "policy change",
     "reconnect": "reconnect campaign",
     "alert-rule": "alert rule",
     "agent-label": "agent label",
@@ -23,40 +23,40 @@ _SUBJECTS = {
     "cluster": "cluster settings",
     "policy-target": "policies",
 }
-#: The verb of an action, by its last word; other verbs keep that word.
+#: The verb of an action, by its last word; others keep that word.
 _VERBS = {
     "make": "create",
     "again": "resend",
     "let-go": "release",
     "unretire": "reinstate",
-    "seen": "notice",
-    "try-closing": "retry tunnel closing in",
+    "seen": "detect",
+    "try-closing": "allow tunnel closing in",
     "set": "change",
     "on": "enable",
     "off": "disable",
 }
-#: Actions after which agents or instances may fare otherwise, by the first word. All else (channels, silences,
-#: tokens, what somebody sent from a page) concerns the console alone.
+#: First words of the actions that may affect agents or instances. All others (channels, silences, tokens, requests
+#: from a page) concern Refloat alone.
 FLEET_ACTION_SUBJECTS = frozenset({"instance", "networking-config", "policy", "reconnect", "agent"})
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDifference:
-    """One value that an act changed."""
+    """One value that an action changed."""
 
     key: str
-    #: Empty: there was none, or there is none any more.
+    #: Empty: no value.
     before: str
     after: str
 
 
 def describe_action(action: str) -> str:
-    """Return an action in words: `retire agent`, `silence incident (on its page)`."""
+    """Return an action in words: `retire agent`, `silence incident (on a page)`."""
     first, _, rest = action.partition(".")
     if first in ("page", "api"):
         subject, _, verb = rest.partition(".")
         phrase = f"{_verb_text_of(verb) if verb else 'submit'} {_subject_text_of(subject)}"
-        return f"{phrase} ({'on its page' if first == 'page' else 'by the API'})"
+        return f"{phrase} ({'on a page' if first == 'page' else 'by API'})"
     if not rest:
         return _subject_text_of(first)
     if rest in LOGGED_STATES:
@@ -65,7 +65,7 @@ def describe_action(action: str) -> str:
 
 
 def differences(before: Any, after: Any) -> list[ValueDifference]:
-    """Return what differs between two documents of the log, by path; all of it where there is only one."""
+    """Return the differences between two documents of an entry, by path; all values where there is only one."""
     old, new = _flatten(before), _flatten(after)
     return [
         ValueDifference(key, old.get(key, ""), new.get(key, ""))

@@ -1,4 +1,4 @@
-"""Plans of campaigns, for the page and the API."""
+"""Plans campaigns for the page and the API."""
 
 from __future__ import annotations
 
@@ -16,13 +16,31 @@ from fleet.vocabulary import campaigns as campaign_rules
 from fleet.vocabulary.changes import ChangeKind
 
 
-def plan_campaign(cluster: str, filters: Mapping[str, str], raw_settings: Mapping[str, object], actor: RequestActor, now: datetime) -> Change:
-    """Plan it, with a row in the log when it is refused. Raises Refused with problems by field, StateError."""
+def plan_campaign(
+    cluster: str,
+    filters: Mapping[str, str],
+    raw_settings: Mapping[str, object],
+    actor: RequestActor,
+    now: datetime,
+) -> Change:
+    """Plan a campaign and return the change; a refusal has an audit entry.
+
+    Raises ChangeRefusedError with problems, StateError.
+    """
     table = record_reader.reader().table(cluster, record_reader.current_time())
     parsed_settings = campaign_rules.parse_campaign_settings(raw_settings)
     with engine.record_refused_plan(ChangeKind.RECONNECT, cluster, actor, now):
         if parsed_settings.problems:
             raise ChangeRefusedError(
-                "; ".join(f"{name}: {reason}" for name, reason in parsed_settings.problems.items()), dict(parsed_settings.problems)
+                "; ".join(f"{name}: {reason}" for name, reason in parsed_settings.problems.items()),
+                dict(parsed_settings.problems),
             )
-        return campaigns.plan_campaign(cluster, table, select_campaign_targets(table, filters), parsed_settings.settings, actor, now, random.shuffle)
+        return campaigns.plan_campaign(
+            cluster,
+            table,
+            select_campaign_targets(table, filters),
+            parsed_settings.settings,
+            actor,
+            now,
+            random.shuffle,
+        )

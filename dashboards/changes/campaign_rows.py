@@ -1,4 +1,4 @@
-"""Campaigns and their agents as pages and API show them."""
+"""Presents campaigns and their agents for pages and the API."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from fleet.protocol import durations
 from fleet.vocabulary import campaigns as campaign_rules
 from fleet.vocabulary.campaigns import CampaignAgentState
 
-#: Agents on the page of a campaign, those something happened to last; all of them are in the API.
+#: Agents on the page of a campaign, those with the newest results; the API has all of them.
 _PAGE_SIZE = 50
-_TAB_STATES = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED, CampaignAgentState.ASKED)
+_TAB_STATES = (
+    CampaignAgentState.OK,
+    CampaignAgentState.FAILED,
+    CampaignAgentState.SKIPPED,
+    CampaignAgentState.ASKED,
+)
 
 
 def find_agent_rows(change: Change, state: str = "") -> QuerySet[CampaignAgent]:
-    """Agents of a campaign, those something happened to first."""
+    """Return the agents of a campaign in one state; all but the pending ones without `state`."""
     rows = change.campaign_agents.all()
     return rows.filter(state=state) if state else rows.exclude(state=CampaignAgentState.WAITING.value)
 
 
 def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, Any]:
-    """One agent of a campaign."""
+    """Return one agent of a campaign as a row. `names`: names of instances by id."""
     return {
         "id": row.agent_id,
         "name": row.name,
@@ -43,7 +48,7 @@ def agent_result_of(row: CampaignAgent, names: Mapping[str, str]) -> dict[str, A
 
 
 def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
-    """A campaign: how far it is, its pace, and its agents, all or those of one state."""
+    """Return a campaign for its page: progress, settings, and agents, all or those in one state."""
     progress, names = campaigns.describe_progress(change, now), change_rows.instance_names_of(change)
     total = max(progress["total"], 1)
     offset, bar_parts = 0.0, []
@@ -51,7 +56,10 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         width = 100 * progress[bar_state] / total
         bar_parts.append({"name": bar_state.value, "x": round(offset, 3), "w": round(width, 3)})
         offset += width
-    eta, counts = progress["eta"], {**progress, CampaignAgentState.ASKED.value: progress["asked"] + progress["due"]}
+    eta, counts = (
+        progress["eta"],
+        {**progress, CampaignAgentState.ASKED.value: progress["asked"] + progress["due"]},
+    )
     rows = find_agent_rows(change, state if state in set(map(str, CampaignAgentState)) else "").order_by(
         F("ended_at").desc(nulls_last=True), F("asked_at").desc(nulls_last=True)
     )
@@ -61,15 +69,18 @@ def campaign_context(change: Change, state: str, now: float) -> dict[str, Any]:
         "connection": change.parameters.get("connection", campaign_rules.ConnectionKind.TUNNEL.value),
         "parts": bar_parts,
         "eta_said": durations.format_seconds(round(eta)) if eta else "",
-        "rows": [agent_result_of(row, names) for row in rows[:_PAGE_SIZE]],
+        "rows": [
+            {**agent_result_of(row, names), "label": CampaignAgentState(row.state).label} for row in rows[:_PAGE_SIZE]
+        ],
         "more": max(rows.count() - _PAGE_SIZE, 0),
         "state": state,
-        "tabs": [("", "All"), *((state_tab.value, state_tab.label) for state_tab in _TAB_STATES)],
+        "tabs": [("", "All"), *((state_tab.value, state_tab.label.capitalize()) for state_tab in _TAB_STATES)],
         "figures": [(state_tab, counts[state_tab]) for state_tab in _TAB_STATES],
         "reasons": campaigns.count_by_skip_reason(change),
-        "pace": [(label, f"{asdict(settings)[name]:,} {unit}".strip()) for name, (_, _, label, unit) in
+        "pace": [(label, f"{asdict(settings)[name]:,} {unit.replace('seconds', 's')}") for name, (_, _, label, unit) in
                  campaign_rules.RANGES.items()],
         "window": "" if settings.window_from == settings.window_to else
-        f"{campaign_rules.format_time_of_day(settings.window_from)} to {campaign_rules.format_time_of_day(settings.window_to)} UTC",
+        f"{campaign_rules.format_time_of_day(settings.window_from)} to "
+        f"{campaign_rules.format_time_of_day(settings.window_to)} UTC",
         "seconds_said": durations.format_seconds(round(change.plan.get("seconds", 0))),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Changes, revisions and the log as pages show them."""
+"""Presents changes, revisions and the audit log for pages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fleet.models.networking import NetworkingRevision
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import FIELDS, ConfigField, NetworkingConfig, FieldValue
+from fleet.protocol.networking.config import FIELDS, ConfigField, FieldValue, NetworkingConfig
 
 AUDIT_COLUMNS = (
     "at", "who", "kind", "action", "subject", "outcome", "detail", "reason", "change", "request_id", "before", "after",
 )  # fmt: skip
-#: Columns that are called otherwise in the database.
+#: Columns that have another name in the database.
 _DATABASE_COLUMNS = {"kind": "actor_kind", "change": "change_id"}
 
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One field before and after."""
+    """One field of a config before and after a change."""
 
     key: str
     before: str
@@ -34,30 +34,37 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreeWayRow:
-    """One field that somebody changed: as it was, as they have it, as I want it."""
+    """One field that either of two people changed: the base value, the stored value, the value of the edit."""
 
     key: str
     base: str
     theirs: str
     mine: str
-    #: Both changed it, and not to the same.
+    #: Both changed the field, to different values.
     clash: bool
 
 
 def config_of(document: Any) -> NetworkingConfig:
-    """The config in a document of a change or a revision."""
+    """Return the config in a document of a change or a revision, with defaults."""
     return rules.with_defaults(config_yaml.from_document(document, strict=False).config)
 
 
 def diff_rows_of(before: Any, after: Any) -> list[DiffRow]:
-    """The fields in which two documents differ."""
+    """Return the fields in which two documents differ."""
     differences = rules.differences(config_of(before), config_of(after))
-    return [DiffRow(field.key, format_field_value(field, old), format_field_value(field, new)) for field, old, new in differences]
+    return [
+        DiffRow(field.key, format_field_value(field, old), format_field_value(field, new))
+        for field, old, new in differences
+    ]
 
 
-def three_way_rows_of(base_config: NetworkingConfig, stored_config: NetworkingConfig, own_config: NetworkingConfig) -> list[ThreeWayRow]:
-    """All fields that either changed."""
-    base_config, stored_config, own_config = (rules.with_defaults(config) for config in (base_config, stored_config, own_config))
+def three_way_rows_of(
+    base_config: NetworkingConfig, stored_config: NetworkingConfig, own_config: NetworkingConfig
+) -> list[ThreeWayRow]:
+    """Return all fields that `theirs` or `mine` changed from `base`."""
+    base_config, stored_config, own_config = (
+        rules.with_defaults(config) for config in (base_config, stored_config, own_config)
+    )
     _, conflicts = rules.rebase(base_config, own_config, stored_config)
     return [
         ThreeWayRow(
@@ -73,7 +80,7 @@ def three_way_rows_of(base_config: NetworkingConfig, stored_config: NetworkingCo
 
 
 def format_field_value(field: ConfigField, field_value: FieldValue) -> str:
-    """A value for a person; what 0 means is said."""
+    """Return a value as people read it; 0 is shown as what it means."""
     if isinstance(field_value, bool):
         return "on" if field_value else "off"
     if field_value in (0, ""):
@@ -82,7 +89,7 @@ def format_field_value(field: ConfigField, field_value: FieldValue) -> str:
 
 
 def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The foreseen closings in words; None when the plan is not about tunnels."""
+    """Return the expected tunnel closings of a plan in words; None when the plan does not affect tunnels."""
     closing_plan = plan.get("closing")
     if closing_plan is None:
         return None
@@ -123,7 +130,7 @@ def closing_context_of(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _format_losses(proxy: Mapping[str, Any]) -> str:
     low, high = proxy["after"]
-    # Plans of before they counted what is dialled have only the tunnels that are left.
+    # Plans of older versions do not count opened tunnels; they have only the tunnels afterwards.
     return _format_counts(proxy.get("closes", (proxy["before"] - high, proxy["before"] - low)))
 
 
@@ -132,22 +139,28 @@ def _format_counts(numbers: Sequence[int]) -> str:
 
 
 def audit_cells_of(entry: AuditEntry, dump_json: Any) -> list[str]:
-    """An entry as CSV cells, in the order of AUDIT_COLUMNS; `dump` writes JSON."""
+    """Return an audit entry as CSV cells, in the order of AUDIT_COLUMNS. `dump_json` writes JSON."""
     audit_row = audit_item_of(entry)
     return [
-        cell("" if column_value is None else column_value if isinstance(column_value, str) else dump_json(column_value))
+        cell(
+            ""
+            if column_value is None
+            else column_value
+            if isinstance(column_value, str)
+            else dump_json(column_value)
+        )
         for column_value in (audit_row[column] for column in AUDIT_COLUMNS)
     ]
 
 
 def audit_item_of(entry: AuditEntry) -> dict[str, Any]:
-    """An entry for programs."""
+    """Return an audit entry as JSON for the API."""
     audit_row = {column: getattr(entry, _DATABASE_COLUMNS.get(column, column)) for column in AUDIT_COLUMNS}
     return audit_row | {"at": entry.at.isoformat()}
 
 
 def outcome_context_of(change: Change) -> dict[str, Any] | None:
-    """What happened beside what was foreseen; None while there is nothing to say."""
+    """Return the result of a change beside its plan; None while there is none."""
     if not change.outcome:
         return None
     change_outcome = change.outcome
@@ -160,17 +173,20 @@ def outcome_context_of(change: Change) -> dict[str, Any] | None:
         "fewer": -min(difference, 0),
         "dialled": change_outcome.get("dialled", 0),
         "to_dial": change_outcome.get("to_dial", 0),
-        "curve": [(durations.format_seconds(round(at)), closed_count) for at, closed_count in change_outcome.get("curve", ())],
+        "curve": [
+            (durations.format_seconds(round(at)), closed_count)
+            for at, closed_count in change_outcome.get("curve", ())
+        ],
     }
 
 
 def instance_names_of(change: Change) -> dict[str, str]:
-    """Names of instances by id."""
+    """Return the names of the instances of a change's cluster, by id."""
     return dict(change.cluster.instances.values_list("instance_id", "name"))
 
 
 def stale_context_of(row: Change) -> dict[str, Any] | None:
-    """What somebody else wrote since this was planned, while nothing of this was written; else None."""
+    """Return what was written since a config change was planned, if the change was not applied; else None."""
     if row.state not in ("planned", "failed"):
         return None
     desired_resource, read_state = (
@@ -178,13 +194,22 @@ def stale_context_of(row: Change) -> dict[str, Any] | None:
         revisions.read_state_of(row.cluster_id),
     )
     stored_revision = read_state.current if read_state is not None else None
-    if stored_revision is None or stored_revision.revision == desired_resource.revision or stored_revision.change_id == row.pk:
+    if (
+        stored_revision is None
+        or stored_revision.revision == desired_resource.revision
+        or stored_revision.change_id == row.pk
+    ):
         return None
-    base_config, desired_config, stored_config = (config_of(document) for document in (row.before, row.after, stored_revision.document))
+    base_config, desired_config, stored_config = (
+        config_of(document) for document in (row.before, row.after, stored_revision.document)
+    )
     if row.state == "failed" and NetworkingRevision.objects.filter(change=row).exists():
         return None
     return {
-        "sentence": f"{stored_revision.who or 'Somebody, not through this console,'} wrote revision {stored_revision.revision}.",
+        "sentence": (
+            f"{stored_revision.who or 'Someone outside of Refloat'} wrote revision "
+            f"{stored_revision.revision} in the meantime."
+        ),
         "revision": desired_resource.revision,
         "yaml": config_yaml.to_yaml(desired_resource),
         "rows": three_way_rows_of(base_config, stored_config, desired_config),

@@ -1,4 +1,4 @@
-"""Draining an instance from a page or by the API: which instance, if it is the last of its kind, and the request."""
+"""Drains and undrains instances for the page and the API."""
 
 from __future__ import annotations
 
@@ -18,39 +18,43 @@ from fleet.vocabulary.instances import InstanceState
 
 @dataclass(frozen=True, slots=True)
 class DrainTarget:
-    """One instance that may be drained or undrained."""
+    """An instance to drain or undrain."""
 
     cluster: str
     view: InstanceView
-    #: No other instance of its kind accepts connections.
+    #: No other instance of the same kind accepts connections.
     is_last: bool
     #: Names of all instances of the cluster, by id.
     names: Mapping[str, str]
 
     @property
     def row(self) -> Drain | None:
-        """The last request of an operator; None when there was none."""
+        """The last request of an operator for the instance; None: there was none."""
         return Drain.objects.filter(cluster=self.cluster, instance=self.view.facts.id).first()
 
 
 def find_target(cluster: str, instance_id: str, now: float) -> DrainTarget | None:
-    """Return the instance of this id; None when the record has no such instance."""
+    """Return the instance with this id; None when there is none in the fleet."""
     views = record_reader.reader().instances(cluster, now)
     view = next((view for view in views if view.facts.id == instance_id), None)
     if view is None:
         return None
-    same_kind_views = (other_view for other_view in views if other_view.facts.kind is view.facts.kind and other_view is not view)
+    same_kind_views = (
+        other_view
+        for other_view in views
+        if other_view.facts.kind is view.facts.kind and other_view is not view
+    )
     names = {other_view.facts.id: other_view.facts.name for other_view in views}
     return DrainTarget(cluster, view, not any(map(accepts_connections, same_kind_views)), names)
 
 
 def accepts_connections(view: InstanceView) -> bool:
-    """Return whether an agent that loses its connection may go to this instance."""
+    """Return whether an instance accepts new connections: it is OK and not draining."""
     return view.state is InstanceState.OK and view.drain_request is None
 
 
 def request_drain(target: DrainTarget, actor: RequestActor, *, should_drain: bool, reason: str) -> Drain:
-    """Keep the request and its row in the log, and have a worker pass it to the instance."""
+    """Store the request and its audit entry, and have a worker send it to the instance."""
     facts = target.view.facts
     drain_request = InstanceDrainRequest(facts.id, facts.name, should_drain, reason, actor)
     row = drains.record_drain_request(target.cluster, drain_request, timezone.now)

@@ -1,4 +1,4 @@
-"""Policies and rollouts as pages and API show them."""
+"""Presents policies and rollouts for pages and the API."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 from dashboards.changes import change_rows
 from fleet.changes.policies import desired
-from fleet.changes.policies.matrix import PolicyCell, InstanceRow
+from fleet.changes.policies.matrix import InstanceRow, PolicyCell
 from fleet.models.changes import Change
 from fleet.protocol import durations
-from fleet.protocol.policies.env_policies import PLURALS, PolicyValueKind, EnvPolicy, of_role
+from fleet.protocol.policies.env_policies import PLURALS, EnvPolicy, PolicyValueKind, of_role
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.rollouts import RolloutStepState
 
 
 def format_policy_value(policy: EnvPolicy, text: str) -> str:
-    """A value for a person; JSON as what it makes agents do."""
+    """Return a value as people read it; JSON as the mode that it sets."""
     if policy.kind is PolicyValueKind.SWITCH:
         return {"true": "on", "false": "off"}.get(text, text)
     if policy.kind is not PolicyValueKind.JSON:
@@ -25,31 +26,39 @@ def format_policy_value(policy: EnvPolicy, text: str) -> str:
     try:
         config = service_config.from_environment({policy.name: text} if text else {})
     except ServiceConfigError:
-        return "unreadable"
+        return "invalid"
     return f"{config.mode}, health check" if config.health_check else config.mode.value
 
 
 def cell_context_of(policy_cell: PolicyCell) -> dict[str, Any]:
-    """One cell of the matrix."""
+    """Return one cell of the matrix for the template."""
     policy = policy_cell.policy
     return {
         "name": policy.name,
         "state": policy_cell.state.value,
         "word": policy_cell.state.label,
-        "now": format_policy_value(policy, policy_cell.current_value) if policy_cell.current_value is not None else "?",
+        "now": format_policy_value(policy, policy_cell.current_value)
+        if policy_cell.current_value is not None
+        else "?",
         "raw": policy_cell.current_value or "",
         "source": policy_cell.source.value if policy_cell.source else "",
-        "desired": format_policy_value(policy, policy_cell.desired_value) if policy_cell.desired_value else "",
+        "desired": format_policy_value(policy, policy_cell.desired_value)
+        if policy_cell.desired_value
+        else "",
         "desired_of": policy_cell.desired_source,
-        "following": format_policy_value(policy, policy_cell.next_value) if policy_cell.next_value is not None else "",
-        "beneath": format_policy_value(policy, policy_cell.report.fallback_value.text) if policy_cell.report and policy_cell.report.fallback_value else "",
+        "following": format_policy_value(policy, policy_cell.next_value)
+        if policy_cell.next_value is not None
+        else "",
+        "beneath": format_policy_value(policy, policy_cell.report.fallback_value.text)
+        if policy_cell.report and policy_cell.report.fallback_value
+        else "",
     }
 
 
 def tables_of(
     instance_rows: tuple[InstanceRow, ...], desired_values: Mapping[str, Mapping[str, str]], now: float
 ) -> list[dict[str, Any]]:
-    """One table for each role: its policies, what all of it is to run with, and its instances."""
+    """Return one table per role: its policies, the role's desired values, and its instances."""
     role_tables = []
     for role in ("auth", "proxy"):
         role_rows = [instance_row for instance_row in instance_rows if instance_row.role == role]
@@ -68,7 +77,9 @@ def tables_of(
                     {
                         "line": instance_row,
                         "cells": [cell_context_of(policy_cell) for policy_cell in instance_row.cells],
-                        "ago": None if instance_row.polled_at is None else max(0, round(now - instance_row.polled_at)),
+                        "ago": None
+                        if instance_row.polled_at is None
+                        else max(0, round(now - instance_row.polled_at)),
                         "own": bool(desired_values.get(instance_row.id)),
                     }
                     for instance_row in role_rows
@@ -79,11 +90,16 @@ def tables_of(
 
 
 def rollout_context_of(change: Change) -> dict[str, Any]:
-    """A rollout: its instances, how far they are, and what is desired of them."""
+    """Return a rollout for its page: progress, instances, and changed desired values."""
     return {
         **desired.progress_of(change),
         "steps": [
-            {"row": row, "took": format_duration(row.began_at, row.ended_at)} for row in change.rollout_steps.all()
+            {
+                "row": row,
+                "label": RolloutStepState(row.state).label,
+                "took": format_duration(row.began_at, row.ended_at),
+            }
+            for row in change.rollout_steps.all()
         ],
         "waits_for": change.progress.get("waits_for", "") if change.state == ChangeState.RUNNING else "",
         "diff": diff_rows_of(change),
@@ -92,7 +108,7 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
 
 
 def diff_rows_of(change: Change) -> list[dict[str, str]]:
-    """What is wanted before and after, by target and policy."""
+    """Return the desired values before and after a change, by target and policy."""
     before, after, names = change.before or {}, change.after or {}, change_rows.instance_names_of(change)
     return [
         {
@@ -110,14 +126,17 @@ def diff_rows_of(change: Change) -> list[dict[str, str]]:
 def three_way_rows_of(
     role: str, base_values: Mapping[str, str], stored_values: Mapping[str, str], own_values: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The policies that either of two people changed, in all three versions."""
+    """Return the policies that `stored_values` or `own_values` changed from `base_values`, in all three versions."""
     return [
         {
             "label": policy.label,
             "base": base_values.get(policy.name, ""),
             "theirs": stored_values.get(policy.name, ""),
             "mine": own_values.get(policy.name, ""),
-            "clash": len({version.get(policy.name, "") for version in (base_values, stored_values, own_values)}) == 3,
+            "clash": len(
+                {version.get(policy.name, "") for version in (base_values, stored_values, own_values)}
+            )
+            == 3,
         }
         for policy in of_role(role)
         if len({version.get(policy.name, "") for version in (base_values, stored_values, own_values)}) > 1
@@ -125,5 +144,5 @@ def three_way_rows_of(
 
 
 def format_duration(began_at: float | None, ended_at: float | None) -> str:
-    """How long something took; empty while it does."""
+    """Return a duration from two moments, in words; empty where one is missing."""
     return durations.format_seconds(round(ended_at - began_at, 1)) if began_at and ended_at else ""

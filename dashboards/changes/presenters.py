@@ -1,4 +1,4 @@
-"""What the page of a change shows of each kind: one object a kind. What kinds decide is in `fleet.changes.kinds`."""
+"""Presents the page of a change, with one object per kind. The rules of the kinds are in `fleet.changes.kinds`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.changes.policies import desired
 from fleet.models.changes import Change
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
-#: The variables of the page that only some kinds have.
+#: Template variables that only some kinds set, with their defaults.
 _EMPTY_CONTEXT: Mapping[str, Any] = {
     "diff": [],
     "closing": None,
@@ -29,18 +29,18 @@ _EMPTY_CONTEXT: Mapping[str, Any] = {
 
 
 class Presenter(Protocol):
-    """What the page shows of one kind of change."""
+    """Presents one kind of change."""
 
-    #: Buttons of a change in progress that end it: the action, and its label.
+    #: Buttons that end a change in progress: action and label.
     end_actions: tuple[tuple[str, str], ...] = ()
 
     @abstractmethod
     def details_of(self, change: Change, state: str) -> dict[str, Any]:
-        """Return the variables of this kind; `state` is that of the agents to list, or empty."""
+        """Return the template variables of this kind. `state`: only agents in this state; empty: all."""
 
 
 class NetworkingPresenter(Presenter):
-    """The fields that change, the tunnels that close, and what somebody else wrote meanwhile."""
+    """Presents a config change: changed fields, tunnels that close, conflicts."""
 
     @override
     def details_of(self, change: Change, state: str) -> dict[str, Any]:
@@ -53,16 +53,19 @@ class NetworkingPresenter(Presenter):
 
 
 class PolicyPresenter(Presenter):
-    """The instances of a rollout."""
+    """Presents a policy change and its rollout."""
 
-    end_actions = (("abort", "Cancel the rest"),)
+    end_actions = (("abort", "Abort rollout"),)
 
     @override
     def details_of(self, change: Change, state: str) -> dict[str, Any]:
-        return {"rollout": policy_rows.rollout_context_of(change), "overtaken": self._stale_sentence_of(change)}
+        return {
+            "rollout": policy_rows.rollout_context_of(change),
+            "overtaken": self._stale_sentence_of(change),
+        }
 
     def _stale_sentence_of(self, change: Change) -> str:
-        """Why a plan cannot be confirmed: somebody changed the desired policies since. Empty when nobody did."""
+        """Return why the plan is out of date, as a sentence; empty when it is not."""
         if change.state != ChangeState.PLANNED:
             return ""
         try:
@@ -73,9 +76,9 @@ class PolicyPresenter(Presenter):
 
 
 class CampaignPresenter(Presenter):
-    """The agents of a campaign."""
+    """Presents a reconnect campaign."""
 
-    end_actions = (("stop", "Stop, watch to the end"), ("abort", "Abort now"))
+    end_actions = (("stop", "Stop after current agents"), ("abort", "Abort campaign"))
 
     @override
     def details_of(self, change: Change, state: str) -> dict[str, Any]:
@@ -91,7 +94,10 @@ _TOGGLE_ACTIONS = {ChangeState.RUNNING: ("pause", "Pause"), ChangeState.PAUSED: 
 
 
 def context_of(change: Change, state: str = "") -> dict[str, Any]:
-    """Return what the page of a change shows of its kind, and in `doings` the buttons while it is in progress."""
-    presenter, toggle_action = PRESENTERS[ChangeKind(change.kind)], _TOGGLE_ACTIONS.get(ChangeState(change.state))
+    """Return the template variables of a change's kind; `doings`: buttons for a change in progress."""
+    presenter, toggle_action = (
+        PRESENTERS[ChangeKind(change.kind)],
+        _TOGGLE_ACTIONS.get(ChangeState(change.state)),
+    )
     actions = [toggle_action, *presenter.end_actions] if toggle_action and presenter.end_actions else []
     return {**_EMPTY_CONTEXT, "doings": actions, **presenter.details_of(change, state)}

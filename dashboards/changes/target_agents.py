@@ -1,4 +1,4 @@
-"""Whom a reconnect campaign is about: by filter, by proxy, or by a list, as somebody wrote it."""
+"""Selects the target agents of a reconnect campaign: by filter, proxy, auth, or list."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
 
-#: Names or ids in a list, at most.
+#: Largest number of names or ids in a list.
 _MAX_NAMES = 100_000
 
 
 def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> CampaignTargets:
-    """Read `q` (filter of *Agents*), `proxy` or `auth` (a name or id), `agents` (names or ids), at least one of them.
+    """Return the agents that match `q` (filter of *Agents*), `proxy` or `auth` (name or id), `agents` (names or ids).
 
-    `connection` is what moves: "tunnel", or "auth", which is the default where `auth` is given. Raises Refused with
-    problems by field.
+    At least one of them is required. `connection`, "tunnel" or "auth", is what moves; "auth" is the default where
+    `auth` is given. Raises ChangeRefusedError with problems by field.
     """
-    query, proxy, auth, agent_list = (filters.get(name, "").strip() for name in ("q", "proxy", "auth", "agents"))
+    query, proxy, auth, agent_list = (
+        filters.get(name, "").strip() for name in ("q", "proxy", "auth", "agents")
+    )
     connection = _read_connection(filters.get("connection", "").strip(), proxy, auth)
     if not (query or proxy or auth or agent_list):
-        raise _field_error("q", "choose agents: by a filter, a proxy, an auth or a list")
+        raise _field_error("q", "select agents by a filter, a proxy, an auth or a list")
     mask = np.ones(len(table.ids), np.bool_)
     phrases: list[str] = []
     instances_to_leave: tuple[str, ...] = ()
@@ -45,30 +47,32 @@ def select_campaign_targets(table: FleetTable, filters: Mapping[str, str]) -> Ca
         proxy_mask[table.tunnel_agents[table.tunnel_proxies == index]] = True
         mask &= proxy_mask
         instances_to_leave = (identity,)
-        phrases.append(f"off {name}")
+        phrases.append(f"with a tunnel to {name}")
     if auth:
         index, identity, name = _find_instance(table, InstanceKind.AUTH, auth)
         mask &= table.memory["last_auth"] == index
         instances_to_leave = (identity,)
-        phrases.append(f"off {name}")
+        phrases.append(f"connected to {name}")
     if agent_list:
         mask &= _mask_by_list(table, agent_list)
-        phrases.append("a list")
+        phrases.append("from a list")
     return CampaignTargets(np.flatnonzero(mask), ", ".join(phrases)[:150], instances_to_leave, connection)
 
 
 def _read_connection(text: str, proxy: str, auth: str) -> ConnectionKind:
-    """Return what moves: a proxy is left by its tunnels, an auth by its auth connections."""
+    """Return the connection that moves. Agents leave a proxy by their tunnels, an auth by their auth connections."""
     if text not in ("", *ConnectionKind):
         problem = "choose tunnel or auth"
         raise ChangeRefusedError(f"connection: {problem}", {"connection": problem})
     connection = ConnectionKind(text) if text else ConnectionKind.AUTH if auth else ConnectionKind.TUNNEL
     if auth and connection is ConnectionKind.TUNNEL:
         raise _field_error(
-            "auth", "agents leave an auth by their auth connections: move these, or choose no auth"
+            "auth", "to move agents away from an auth, select auth connections as the connection to move"
         )
     if proxy and connection is ConnectionKind.AUTH:
-        raise _field_error("proxy", "agents leave a proxy by their tunnels: move these, or choose no proxy")
+        raise _field_error(
+            "proxy", "to move agents away from a proxy, select tunnels as the connection to move"
+        )
     return connection
 
 
@@ -77,13 +81,16 @@ def _find_instance(table: FleetTable, kind: InstanceKind, text: str) -> tuple[in
         facts = view.facts
         if facts.kind is kind and text in (facts.id, facts.name):
             return index, facts.id, facts.name
-    raise _field_error(str(kind), f"there is no {kind} {text!r}")
+    raise _field_error(str(kind), f"{kind} {text!r} was not found")
 
 
 def _mask_by_list(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     names = set(re.split(r"[\s,;]+", text)) - {""}
     if len(names) > _MAX_NAMES:
-        raise ChangeRefusedError("the list is too long", {"agents": f"at most {_MAX_NAMES:,} names or ids"})
+        raise ChangeRefusedError(
+            f"the list has more than {_MAX_NAMES:,} agents",
+            {"agents": f"enter at most {_MAX_NAMES:,} names or ids"},
+        )
     mask = np.zeros(len(table.ids), np.bool_)
     unknown_names = set(names)
     for index, pair in enumerate(zip(table.ids, table.names, strict=True)):
@@ -94,7 +101,13 @@ def _mask_by_list(table: FleetTable, text: str) -> np.ndarray[tuple[int], np.dty
     if unknown_names:
         examples = ", ".join(sorted(unknown_names)[:5])
         raise ChangeRefusedError(
-            "unknown agents", {"agents": f"unknown: {examples}{' and more' if len(unknown_names) > 5 else ''}"}
+            "some agents of the list were not found",
+            {
+                "agents": (
+                    "not found: "
+                    f"{examples}{f' and {len(unknown_names) - 5:,} more' if len(unknown_names) > 5 else ''}"
+                )
+            },
         )
     return mask
 

@@ -1,4 +1,7 @@
-"""Changes to clusters: plan, confirm, run, verify, undo. docs/changes.md. Nodes are written to by transport.admin."""
+"""Changes to clusters: plan, confirm, run, verify, undo.
+
+docs/reference/changes.md. `transport.admin` writes to instances.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from fleet.vocabulary.actions import ChangeError, RefusalError
 
 
 class ChangeRefusedError(ChangeError, RefusalError):
-    """A rule does not allow it. `problems` names fields, when it is about fields."""
+    """A rule does not allow the action. `problems`: sentences by field, where the refusal is about fields."""
 
     def __init__(self, sentence: str, problems: dict[str, str] | None = None) -> None:
         super().__init__(sentence)
@@ -14,19 +17,19 @@ class ChangeRefusedError(ChangeError, RefusalError):
 
 
 class WrongStateError(ChangeRefusedError):
-    """The change is not in a state from which that may happen; somebody was quicker, perhaps."""
+    """The state of the change does not allow the action, for example because another person acted first."""
 
 
 class ClusterBusyError(ChangeRefusedError):
-    """Another change has the cluster; the sentence names it and who made it."""
+    """Another change of the cluster is running; the message names the change and its author."""
 
 
 class NoEvidenceError(ChangeRefusedError):
-    """Too little is seen of the cluster to foresee anything."""
+    """Refloat has no current data of the cluster, so it cannot plan a change."""
 
 
 class StaleRevisionError(ChangeRefusedError):
-    """What it is based on is not what is there any more; `revision` names what is, of `what`."""
+    """The plan is out of date. `resource`: the document that changed; `revision`: its present revision."""
 
     def __init__(self, sentence: str, *, resource: str, revision: str) -> None:
         super().__init__(sentence)

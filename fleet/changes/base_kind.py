@@ -1,6 +1,8 @@
-"""What a kind of change decides by itself: one protocol, one object a kind in `kinds.py`. docs/changes.md, "Kinds".
+"""The protocol of a kind of change; `kinds.py` has one object for each kind.
 
-Nothing here dials, so that pages may call it. How workers carry a change out is the other half: `base_runner.py`.
+docs/reference/changes.md, "Kinds of changes".
+
+Nothing here connects to instances, so pages may call it. How workers carry a change out is in `base_runner.py`.
 """
 
 from __future__ import annotations
@@ -19,22 +21,22 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 
-#: Moves a change that is in progress, and returns it. Raises Refused.
+#: Moves a change in progress to another state and returns the change. Raises ChangeRefusedError.
 ChangeAction = Callable[[Change, RequestActor, datetime], Change]
 
-#: What operators may do to a change in progress, and the state that it moves to.
+#: Actions of operators on a change in progress, and the state that the change moves to.
 ACTIONS: Mapping[str, ChangeState] = {
     "pause": ChangeState.PAUSED,
     "resume": ChangeState.RUNNING,
     "stop": ChangeState.CANCELLED,
     "abort": ChangeState.CANCELLED,
 }
-_NOT_UNDOABLE = "only a change of config or policies that is over can be taken back"
+_NOT_UNDOABLE = "this change cannot be undone: only config and policy changes that have ended can"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSnapshot:
-    """The record of the fleet at one moment, as plans read it. Its methods raise StateError."""
+    """The data of the fleet at one moment, from which plans are made. Its methods raise StateError."""
 
     reader: Reader
     policy_report_store: PolicyReportStore
@@ -49,36 +51,39 @@ class RecordSnapshot:
 class Kind(Protocol):
     """One kind of change."""
 
-    #: The Celery task that carries out a confirmed change at once; empty where the next step of all changes does.
+    #: The Celery task that starts a confirmed change at once; empty: the periodic task starts it.
     task: str = ""
-    #: The ACTIONS that a change of this kind takes.
+    #: The ACTIONS that this kind supports.
     actions: Mapping[str, ChangeAction] = {}
 
     @abstractmethod
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        """Return `total`, `done`, `failed` and `percent`, and what else the API tells of the progress."""
+        """Return `total`, `done`, `failed` and `percent`, and other fields of the progress that the API shows."""
 
     @abstractmethod
     def require_current_plan(self, change: Change) -> None:
-        """Raise Stale when what the plan was made on has changed since."""
+        """Raise StaleRevisionError when the config or the desired policies changed after the plan was made."""
 
     def cancel(self, change: Change, actor: RequestActor, now: datetime) -> Change:
-        """Cancel a change that has not begun; abort one that is in progress. Raises Refused."""
+        """Cancel a change that has not started, or abort one in progress. Raises ChangeRefusedError."""
         if change.state in EXCLUSIVE_STATES:
             return self.actions["abort"](change, actor, now)
         return engine.transition(change, ChangeState.CANCELLED, now, actor)
 
     def can_undo(self, change: Change) -> bool:
-        """Return whether the page offers to undo a change."""
+        """Return whether the page of a change shows the button to undo it."""
         return ChangeState.UNDONE in engine.next_states_of(change) and bool(change.before != change.after)
 
     def undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
-        """Plan another change that takes this one back. Raises Refused, Stale and StateError."""
+        """Plan a new change that undoes this one, and return it.
+
+        Raises ChangeRefusedError, StaleRevisionError and StateError.
+        """
         with engine.record_refused_plan(change.kind, change.cluster_id, actor, now):
             if ChangeState.UNDONE not in engine.next_states_of(change):
                 raise ChangeRefusedError(_NOT_UNDOABLE)
             return self.plan_undo(change, actor, now, record)
 
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
-        """Plan to undo a change that was carried out; see `undo`."""
+        """Plan the change that undoes a change which was carried out; see `undo`."""
         raise ChangeRefusedError(_NOT_UNDOABLE)

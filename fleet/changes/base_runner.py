@@ -1,6 +1,8 @@
-"""How workers carry changes of a kind out: one protocol, one object a kind in `runners.py`. docs/changes.md, "Kinds".
+"""The protocol by which workers carry out changes; `runners.py` has one object for each kind.
 
-What a kind decides without dialing, which pages need as well, is the other half: `base_kind.py`.
+docs/reference/changes.md, "Kinds of changes".
+
+What pages need as well, without connections to instances, is in `base_kind.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _UNFINISHED_STATES = (ChangeState.CONFIRMED, ChangeState.RUNNING, ChangeState.PA
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a worker lends to a step: the record, the instances of the cluster, the clock, chance, and its name."""
+    """The dependencies of a step: fleet data, connections to instances, the clock, randomness, the worker's name."""
 
     reader: Reader
     writer: Writer
@@ -39,28 +41,28 @@ class StepContext:
     dialer: Dialer
     #: Seconds since the epoch.
     clock: Callable[[], float]
-    #: From 0 up to 1.
+    #: Returns a random number from 0 up to 1.
     random: Callable[[], float]
     holder: str
 
     def now(self) -> datetime:
-        """Return the time of the clock."""
+        """Return the present time of the clock."""
         return to_moment(self.clock())
 
 
 class Runner(Protocol):
-    """How a worker carries changes of one kind out."""
+    """Carries out changes of one kind, on a worker."""
 
     #: The Celery task that makes the steps, every few seconds.
     task: str = "fleet.tasks.step_actions"
 
     def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
-        """Yield those of some changes of this kind that need a step; later ones are looked for after earlier steps."""
+        """Yield those of some changes of this kind that need a step; lazily, so that earlier steps take effect."""
         rows = changes.filter(state__in=[state.value for state in _UNFINISHED_STATES])
         yield from (row for row in rows if row.state != ChangeState.CONFIRMED or engine.is_ready(row))
 
     def step(self, change: Change, context: StepContext) -> None:
-        """Carry a change on by one step, unless another process does. Raises ChangeError and StateError."""
+        """Make one step of a change, unless another worker holds its lease. Raises ChangeError and StateError."""
         try:
             with lease.hold_lease(change, context.holder, context.now()) as held_lease:
                 change.refresh_from_db()
@@ -69,9 +71,9 @@ class Runner(Protocol):
             if change.detail != str(error):
                 engine.update_change(change, detail=str(error))
         except (lease.LeaseHeldError, WrongStateError) as error:
-            # Somebody else works on it, or paused or ended it meanwhile: the next step sees what they did.
-            logger.info("change %d: %s", change.pk, error)
+            # Another worker made the step, or an operator paused or ended the change: the next step reads the result.
+            logger.info("change %d: no step made: %s", change.pk, error)
 
     @abstractmethod
     def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
-        """Make the step, with the lease of the cluster; `change` has just been read."""
+        """Make the step under the lease of the cluster. `change` has just been read from the database."""

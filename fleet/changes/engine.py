@@ -1,7 +1,9 @@
-"""The life of a change: each function is one step of it, a compare-and-set on its state. docs/changes.md.
+"""The lifecycle of a change: each function is one transition, a compare-and-set on its state.
 
-Each writes its row in the audit log, also when it is refused. What differs between kinds of changes is in the folder of
-each: `base_kind.py`, `base_runner.py`.
+docs/reference/changes.md.
+
+Each writes an entry to the audit log, also when it is refused. What differs between kinds of changes is in the folder
+of each kind: `base_kind.py`, `base_runner.py`.
 """
 
 from __future__ import annotations
@@ -16,45 +18,49 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F
 
 from fleet import lease
-from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record_outcome, record
-from fleet.changes import ClusterBusyError, ChangeRefusedError, WrongStateError
+from fleet.audit import CONSOLE_ACTOR, Attempt, RequestActor, record, record_outcome
+from fleet.changes import ChangeRefusedError, ClusterBusyError, WrongStateError
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome, ChangeStep, action_of_change
 from fleet.vocabulary.changes import (
-    TRANSITIONS,
     EXCLUSIVE_STATES,
     PLAN_TTL_SECONDS,
-    ConfirmationRequirements,
+    TRANSITIONS,
     ChangeKind,
     ChangeState,
-    confirmation_requirements_of,
+    ConfirmationRequirements,
     confirmation_problems,
+    confirmation_requirements_of,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeDraft:
-    """A change that is to be planned: what is there, what is wanted, and what was foreseen."""
+    """A change before it is stored: the values before and after, and the plan."""
 
     kind: ChangeKind
     title: str
     before: Any
     after: Any
     plan: dict[str, Any]
-    #: How many agents it touches.
+    #: Number of affected agents.
     agent_count: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
     undone_change_id: int | None = None
 
 
 def create_change(
-    cluster: str, draft: ChangeDraft, actor: RequestActor, now: datetime, in_transaction: Callable[[Change], object] = lambda _: None
+    cluster: str,
+    draft: ChangeDraft,
+    actor: RequestActor,
+    now: datetime,
+    in_transaction: Callable[[Change], object] = lambda _: None,
 ) -> Change:
-    """Keep a plan, ready to be confirmed. With a key that was used before, that change is answered.
+    """Store a plan and return the change; for an idempotency key that was used before, return the earlier change.
 
-    What `along` writes of a new change is kept with it or not at all. Raises Refused when the key stands for something
-    else.
+    `in_transaction` writes more rows of a new change in the same transaction. Raises ChangeRefusedError when the key
+    belongs to a different change.
     """
     row = Cluster.objects.get(pk=cluster)
     action = action_of_change(draft.kind, ChangeStep.PLAN)
@@ -96,7 +102,7 @@ def create_change(
 
 
 def requirements_of(change: Change) -> ConfirmationRequirements:
-    """What confirming it asks for."""
+    """Return what the confirmation of a change requires."""
     return confirmation_requirements_of(
         cluster=change.cluster_id,
         agents=change.agents,
@@ -114,16 +120,17 @@ def confirm(
     now: datetime,
     check_plan: Callable[[Change], object] = lambda _: None,
 ) -> Change:
-    """Agree to the plan. Raises Refused with `problems` by field, WrongState, and what `stands` raises.
+    """Confirm a plan, return the change.
 
-    `stands` looks whether a plan still stands on what is there.
+    Raises ChangeRefusedError with `problems` by field, WrongStateError, and what `check_plan` does. `check_plan` raises
+    StaleRevisionError when the plan is out of date.
     """
     attempt_fields = {"reason": reason, "before": change.before, "after": change.after}
     with record_attempt_on(change, ChangeStep.CONFIRM, actor, now, **attempt_fields):
         ttl_seconds = PLAN_TTL_SECONDS[ChangeKind(change.kind)]
         if (now - change.created_at).total_seconds() > ttl_seconds:
             raise ChangeRefusedError(
-                f"the plan is older than {ttl_seconds / 60:.0f} minutes, and the fleet has moved on: plan it again"
+                f"out of date: the plan is older than {ttl_seconds / 60:.0f} min. Preview the change again"
             )
         problems = confirmation_problems(requirements_of(change), reason=reason, typed_name=typed_name)
         if problems:
@@ -136,16 +143,17 @@ def confirm(
             reason=reason.strip(),
             confirmed_at=now,
             confirmed_by_id=actor.identity.user_id,
-            # The cluster may want two people only since it was planned, or since `change` was read.
+            # The cluster may require a review only since the plan was made, or since `change` was read.
             needs_second=change.needs_second
             or Exists(Cluster.objects.filter(pk=change.cluster_id, second_approver=True)),
         )
 
 
 def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
-    """Agree as the second person. Raises Refused to whoever planned or confirmed it, WrongState.
+    """Approve a change as the second person.
 
-    Who that is, is decided in the UPDATE: `change` may have been read before somebody confirmed it.
+    Raises ChangeRefusedError for its author and for who confirmed it, WrongStateError. The UPDATE
+    checks who confirmed it, because `change` may be outdated.
     """
     approver = actor.identity.user_id
     with record_attempt_on(change, ChangeStep.APPROVE, actor, now):
@@ -159,26 +167,31 @@ def approve(change: Change, actor: RequestActor, *, now: datetime) -> Change:
         change.refresh_from_db()
         if not updated_count:
             if not change.needs_second:
-                raise ChangeRefusedError("this change asks for no second person")
+                raise ChangeRefusedError("no review is required for this change")
             if approver is None or approver in (change.user_id, change.confirmed_by_id):
-                raise ChangeRefusedError("a second person must agree: not who made the change, nor who confirmed it")
-            raise WrongStateError(f"the change is {_state_text_of(change)} already")
+                raise ChangeRefusedError(
+                    "review required: neither the author nor the person who confirmed the change can approve it"
+                )
+            raise WrongStateError(f"the change is already {_state_text_of(change)}")
     return change
 
 
 def is_ready(change: Change) -> bool:
-    """Whether it may start: confirmed, and agreed to by a second person where that is asked for."""
+    """Return whether a change may start: it is confirmed, and approved where a review is required."""
     return change.state == ChangeState.CONFIRMED and not (change.needs_second and not change.approved_by)
 
 
 def start(change: Change, now: datetime) -> Change:
-    """Begin. Raises Busy while another change has the cluster, WrongState, Refused without the second person."""
+    """Start a change and return it.
+
+    Raises ClusterBusyError while another change runs, WrongStateError, ChangeRefusedError without an approval.
+    """
     if (busy_reason := describe_running_change(change.cluster_id)) and change.detail == busy_reason:
-        # Workers try every second; the log has said so once.
+        # Workers try every second; the audit log has an entry about it already.
         raise ClusterBusyError(busy_reason)
     with record_attempt_on(change, ChangeStep.START, CONSOLE_ACTOR, now):
         if change.state == ChangeState.CONFIRMED and not is_ready(change):
-            raise ChangeRefusedError("a second person has not agreed yet")
+            raise ChangeRefusedError("review required: no second person has approved the change yet")
         try:
             return _transition(change, ChangeState.RUNNING, started_at=change.started_at or now)
         except IntegrityError:
@@ -198,11 +211,11 @@ def transition(
     in_transaction: Callable[[Change], object] = lambda _: None,
     **fields: Any,
 ) -> Change:
-    """Bring it to another state: pause, resume, cancel, verify, fail, undo. Raises WrongState.
+    """Move a change to another state (paused, running, cancelled, verified, …) and return it. Raises WrongStateError.
 
-    What `along` writes is written with it or not at all: rows of a change that is over must not stay open when the
-    worker dies in between. `fields` are columns of `Change` to write with it; `reason`, `log_before` and `log_after`
-    are for the log, whose action is `KIND.STATE`.
+    `in_transaction` writes more rows in the same transaction, so that a worker that dies leaves none of an ended change
+    open. `fields`: columns of `Change` to write too. `reason`, `log_before` and `log_after` go to the audit log, with
+    the action `KIND.STATE`.
     """
     attempt_fields = {"detail": detail, "reason": reason, "before": log_before, "after": log_after}
     if state.is_final or state is ChangeState.VERIFYING:
@@ -212,53 +225,73 @@ def transition(
 
 
 def mark_undone(change: Change, now: datetime) -> None:
-    """Mark the change that a change was made to undo, once that is done, as undone."""
+    """Mark the change that `change` undid as undone; nothing where `change` undoes none."""
     undone_change = change.undoes
     if undone_change is not None and ChangeState.UNDONE in next_states_of(undone_change):
-        transition(undone_change, ChangeState.UNDONE, now, detail=f"taken back by change {change.pk}")
+        transition(undone_change, ChangeState.UNDONE, now, detail=f"undone by change {change.pk}")
 
 
 def pause(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """Begin nothing new until it is resumed; what is in progress is still watched. Raises WrongState."""
+    """Pause a change: start no further agents or instances; those in progress go on. Raises WrongStateError."""
     return transition(change, ChangeState.PAUSED, now, actor, detail=f"paused by {actor.identity.name}")
 
 
-def abort(change: Change, actor: RequestActor, now: datetime, reason: str, in_transaction: Callable[[Change], object]) -> Change:
-    """End it at once, and with it the step that is under way. `along`: as of `move`. Raises WrongState."""
-    cancelled_change = transition(change, ChangeState.CANCELLED, now, actor, detail=reason, in_transaction=in_transaction)
+def abort(
+    change: Change,
+    actor: RequestActor,
+    now: datetime,
+    reason: str,
+    in_transaction: Callable[[Change], object],
+) -> Change:
+    """End a change at once, with the step that a worker is making. `in_transaction`: see `transition`.
+
+    Raises WrongStateError.
+    """
+    cancelled_change = transition(
+        change, ChangeState.CANCELLED, now, actor, detail=reason, in_transaction=in_transaction
+    )
     lease.revoke(change)
     return cancelled_change
 
 
 def next_states_of(change: Change) -> frozenset[ChangeState]:
-    """The states it may come to from where it is."""
+    """Return the states that may follow the present state of a change."""
     return TRANSITIONS[ChangeState(change.state)]
 
 
 def update_change(change: Change, **fields: Any) -> Change:
-    """Write progress or outcome without a change of state and without a row in the log."""
+    """Store progress or an outcome without a state transition and without an audit entry."""
     Change.objects.filter(pk=change.pk).update(**fields)
     change.refresh_from_db()
     return change
 
 
 def find_running_change(cluster: str) -> Change | None:
-    """The change that has a cluster to itself now; None when none has."""
-    return Change.objects.filter(cluster=cluster, state__in=[state.value for state in EXCLUSIVE_STATES]).first()
+    """Return the change of a cluster that is running or paused; None when there is none."""
+    return Change.objects.filter(
+        cluster=cluster, state__in=[state.value for state in EXCLUSIVE_STATES]
+    ).first()
 
 
 def describe_running_change(cluster: str) -> str:
-    """Who has the cluster, as a sentence; empty when nobody has."""
+    """Return a sentence about the change that is running or paused in a cluster; empty when there is none."""
     running_change = find_running_change(cluster)
     if running_change is None:
         return ""
-    return f"one change at a time: {running_change.who} has {cluster} with change {running_change.pk}, {running_change.title} ({running_change.state})"
+    return (
+        f"change {running_change.pk} by {running_change.who} is {running_change.state} in {cluster} "
+        f"({running_change.title}); changes run one at a time"
+    )
 
 
 def record_attempt_on(
-    change: Change, action: ChangeStep | ChangeState | AuditAction, actor: RequestActor, now: datetime, **fields: Any
+    change: Change,
+    action: ChangeStep | ChangeState | AuditAction,
+    actor: RequestActor,
+    now: datetime,
+    **fields: Any,
 ) -> AbstractContextManager[Attempt]:
-    """Write a row about what the block does to a change, however it ends; `fields` are those of Attempt."""
+    """Write an audit entry about what the block does to a change, however it ends. `fields`: those of Attempt."""
     name = action if isinstance(action, AuditAction) else action_of_change(change.kind, action)
     attempt = actor.create_attempt(name, **fields)
     attempt.set_change(change)
@@ -270,27 +303,34 @@ def record_attempt_on(
 def record_refused_plan(
     kind: ChangeKind | str, cluster: str, actor: RequestActor, now: datetime, after: Any = None
 ) -> Iterator[None]:
-    """Write a row in the log when the plan that the block makes is refused. Errors go on."""
+    """Write an audit entry when the plan that the block makes is refused. Errors are raised again."""
     try:
         yield
     except ChangeRefusedError as error:
         if not error.is_logged:
             error.is_logged = True
             action = action_of_change(kind, ChangeStep.PLAN)
-            record(actor.create_attempt(action, cluster, after=after, detail=str(error)), AuditOutcome.REFUSED, now)
+            record(
+                actor.create_attempt(action, cluster, after=after, detail=str(error)),
+                AuditOutcome.REFUSED,
+                now,
+            )
         raise
 
 
 def _transition(
-    change: Change, state: ChangeState, in_transaction: Callable[[Change], object] = lambda _: None, **fields: Any
+    change: Change,
+    state: ChangeState,
+    in_transaction: Callable[[Change], object] = lambda _: None,
+    **fields: Any,
 ) -> Change:
-    """The compare-and-set: only from the state and the step that `change` has in memory, so of two one wins.
+    """Compare and set: move only from the state and the step that `change` has in memory, so that one of two wins.
 
-    The step as well: a change that was paused and resumed since is in the same state, but not where it was seen.
+    The step counts too: a change that was paused and resumed has the same state again, but not the same step.
     """
     last_state = ChangeState(change.state)
     if state not in TRANSITIONS[last_state]:
-        raise WrongStateError(f"the change is {_state_text_of(change)}: it cannot become {state.value}")
+        raise WrongStateError(f"the change is {_state_text_of(change)} and cannot become {state.value}")
     with transaction.atomic():
         updated_count = Change.objects.filter(pk=change.pk, state=last_state.value, step=change.step).update(
             state=state.value, step=F("step") + 1, **fields
@@ -299,7 +339,9 @@ def _transition(
         if updated_count:
             in_transaction(change)
     if not updated_count:
-        raise WrongStateError(f"somebody was quicker: the change is {_state_text_of(change)} by now")
+        raise WrongStateError(
+            f"conflict: the change was moved to {_state_text_of(change)} in the meantime. Reload it"
+        )
     return change
 
 
@@ -314,6 +356,12 @@ def _find_by_key(cluster: str, actor: RequestActor) -> Change | None:
 
 
 def _require_same_draft(earlier_change: Change, draft: ChangeDraft) -> Change:
-    if (earlier_change.kind, earlier_change.after, earlier_change.parameters) != (draft.kind.value, draft.after, draft.parameters):
-        raise ChangeRefusedError(f"the idempotency key was used for another change, {earlier_change.pk}: {earlier_change.title}")
+    if (earlier_change.kind, earlier_change.after, earlier_change.parameters) != (
+        draft.kind.value,
+        draft.after,
+        draft.parameters,
+    ):
+        raise ChangeRefusedError(
+            f"conflict: the idempotency key belongs to a different change, {earlier_change.pk} ({earlier_change.title})"
+        )
     return earlier_change

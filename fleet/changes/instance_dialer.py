@@ -1,4 +1,4 @@
-"""The instances of a cluster, for steps of changes: over connections of their own, which end with the step."""
+"""Connections to the instances of a cluster for steps of changes; each connection ends with its call."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fleet.monitoring.sources.health import check_health
 from fleet.monitoring.sources.policies import read_policies
 from fleet.transport.admin import (
     AdminError,
-    ReconnectAdvice,
     InstanceAdmin,
     NetworkingConfigAdmin,
     NodePoliciesAdmin,
     NotAllowedError,
+    ReconnectAdvice,
     TunnelAdmin,
     UnreachableError,
 )
@@ -28,29 +28,31 @@ from fleet.vocabulary.node_policies import NodeReport
 T = TypeVar("T")
 CoroutineRunner = Callable[[Coroutine[Any, Any, Any]], Any]
 
-#: A question of a step, seconds.
+#: Timeout of a read call, seconds.
 _TIMEOUT_SECONDS = 3.0
-#: An instance answers an order at once, seconds.
+#: Timeout of an admin call, seconds.
 _ADMIN_TIMEOUT_SECONDS = 2.0
 
 
 class AuthClient:
-    """The auths of a cluster, asked in turn."""
+    """The auths of a cluster, tried one after the other."""
 
-    def __init__(self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: CoroutineRunner) -> None:
-        """`addresses` are host:port with the role of the server; `run` runs a coroutine in the loop of this process."""
+    def __init__(
+        self, addresses: Iterable[tuple[str, str]], tls: TLSFiles | None, run: CoroutineRunner
+    ) -> None:
+        """`addresses`: host:port and role of each instance. `run` runs a coroutine in this process's event loop."""
         self._addresses = tuple(addresses)
         self._tls = tls
         self._run = run
 
     def call(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
-        """Do something through the first auth that answers. Raises AdminError."""
+        """Return the result of `operation` at the first reachable auth. Raises AdminError."""
         response: T = self._run(self._call_in_turn(operation))
         return response
 
     async def _call_in_turn(self, operation: Callable[[NetworkingConfigAdmin], Awaitable[T]]) -> T:
         connections = Connections(self._tls)
-        last_error: AdminError = UnreachableError("no auth is known")
+        last_error: AdminError = UnreachableError("Refloat has no address of an auth")
         try:
             for address, role in self._addresses:
                 try:
@@ -58,8 +60,8 @@ class AuthClient:
                 except (TLSError, ValueError) as error:
                     raise AdminError(f"{address}: {error}") from error
                 except (UnreachableError, NotAllowedError) as error:
-                    # An update that was done after all is seen by its result, so asking on is safe. A gateway shows
-                    # auths its own certificate, and with that nobody writes.
+                    # Trying the next one is safe: an update that was applied after all shows in its result. A gateway
+                    # presents its own certificate to auths, which does not allow writes.
                     last_error = error
         finally:
             await connections.close()
@@ -67,10 +69,12 @@ class AuthClient:
 
 
 class Dialer:
-    """Instances by id: reading raises SourceError, all else AdminError."""
+    """Calls to instances by id. `read_policies` raises SourceError, all others AdminError."""
 
-    def __init__(self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: CoroutineRunner) -> None:
-        """`run` runs a coroutine in the loop of this process."""
+    def __init__(
+        self, instances: Iterable[InstanceFacts], tls: TLSFiles | None, run: CoroutineRunner
+    ) -> None:
+        """`run` runs a coroutine in the event loop of this process."""
         self._instances = {facts.id: facts for facts in instances}
         self._tls = tls
         self._run = run
@@ -78,21 +82,23 @@ class Dialer:
     def advise(
         self, proxy_id: str, advisory_id: str, reason: str, agents: Collection[str], auth: str = ""
     ) -> ReconnectAdvice:
-        """Ask agents of a proxy to reconnect elsewhere, or to leave `auth` for another one. Raises AdminError."""
+        """Ask agents of a proxy to reconnect to another proxy, or from `auth` to another auth. Raises AdminError."""
         return self._call(
             proxy_id,
             lambda channel: _advise(TunnelAdmin(channel), advisory_id, reason, agents, auth, look_only=False),
         )
 
-    def read_advice(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
-        """Return what agents of a proxy answered to that advice; nobody is asked. Raises AdminError."""
+    def read_advice(
+        self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = ""
+    ) -> ReconnectAdvice:
+        """Return how agents of a proxy answered that request, without asking them again. Raises AdminError."""
         return self._call(
             proxy_id,
             lambda channel: _advise(TunnelAdmin(channel), advisory_id, "", agents, auth, look_only=True),
         )
 
     def read_policies(self, instance_id: str) -> tuple[NodeReport, bool]:
-        """What an instance says of its policies, and whether it is SERVING. Raises SourceError."""
+        """Return the policies that an instance reports, and whether it reports SERVING. Raises SourceError."""
 
         async def probe(channel: grpc.aio.Channel) -> tuple[NodeReport, bool]:
             report = await read_policies(channel, timeout=_TIMEOUT_SECONDS)
@@ -105,25 +111,27 @@ class Dialer:
             raise SourceError(str(error), has_response=False) from error
 
     def accept(self, instance_id: str, revision: str, values: Mapping[str, str]) -> None:
-        """Have it accept policies. Raises AdminError."""
+        """Send desired policies to an instance, which accepts them. Raises AdminError."""
         self._call(instance_id, lambda channel: NodePoliciesAdmin(channel).set(revision, values))
 
     def drain(self, instance_id: str, reason: str) -> None:
-        """Have it take nobody new. Raises AdminError."""
+        """Drain an instance. Raises AdminError."""
         self._call(instance_id, lambda channel: InstanceAdmin(channel).drain(reason))
 
     def undrain(self, instance_id: str) -> None:
-        """Have it take connections again. Raises AdminError."""
+        """Undrain an instance. Raises AdminError."""
         self._call(instance_id, lambda channel: InstanceAdmin(channel).undrain())
 
     def restart(self, instance_id: str, run_id: str, reason: str, drain_seconds: float) -> None:
-        """Have it end that run and start again. Raises AdminError."""
-        self._call(instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain_seconds))
+        """Restart an instance, if `run_id` is its present run; `drain`: seconds to drain first. Raises AdminError."""
+        self._call(
+            instance_id, lambda channel: NodePoliciesAdmin(channel).restart(run_id, reason, drain_seconds)
+        )
 
     def _call(self, instance_id: str, operation: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
         facts = self._instances.get(instance_id)
         if facts is None or not facts.address:
-            raise UnreachableError(f"{instance_id} is not in the record any more")
+            raise UnreachableError(f"the instance {instance_id} is no longer in the fleet")
 
         async def call_instance() -> T:
             connections = Connections(self._tls)
@@ -144,7 +152,7 @@ async def call_instance_admin(
     tls: TLSFiles | None,
     operation: Callable[[InstanceAdmin], Awaitable[object]],
 ) -> str:
-    """Have an instance do something by its admin calls; return why it did not, empty when it did."""
+    """Make admin calls to an instance; return the error as a sentence, empty on success."""
     connections = Connections(tls)
     try:
         await operation(InstanceAdmin(connections.channel(address, kind), within=_ADMIN_TIMEOUT_SECONDS))

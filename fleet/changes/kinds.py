@@ -1,4 +1,7 @@
-"""The kinds of changes, and what operators do to a change of any of them. docs/changes.md, "Kinds"."""
+"""The kinds of changes, and the actions of operators on a change of any kind.
+
+docs/reference/changes.md, "Kinds of changes".
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,23 @@ def kind_of(change: Change) -> Kind:
 
 
 def confirm(change: Change, actor: RequestActor, *, reason: str, typed_name: str, now: datetime) -> Change:
-    """Confirm a plan. Raises Refused with problems by field, and Stale when it does not stand any more."""
+    """Confirm a plan and return the change.
+
+    Raises ChangeRefusedError with problems by field, and StaleRevisionError when it is out of date.
+    """
     check_plan = kind_of(change).require_current_plan
     return engine.confirm(change, actor, reason=reason, typed_name=typed_name, now=now, check_plan=check_plan)
 
 
 def run_action(change: Change, action_name: str, actor: RequestActor, now: datetime) -> Change:
-    """Do one of ACTIONS to a change in progress. Raises Refused when its kind does not take that action."""
+    """Perform one of ACTIONS on a change in progress.
+
+    Raises ChangeRefusedError when its kind does not support the action.
+    """
     action = kind_of(change).actions.get(action_name)
     if action is None:
         with engine.record_attempt_on(change, ACTIONS[action_name], actor, now):
-            raise ChangeRefusedError("there is no such thing to do to this change")
+            raise ChangeRefusedError(
+                f"a {ChangeKind(change.kind).label} does not support the action {action_name!r}"
+            )
     return action(change, actor, now)

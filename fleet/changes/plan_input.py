@@ -1,4 +1,4 @@
-"""What plans of every kind need of what is seen of a fleet. Pure."""
+"""Checks and helpers for the fleet data of plans of every kind. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from fleet.vocabulary.verdicts import State
 
 
 def require_evidence(table: FleetTable) -> None:
-    """Raise Blind when too little is seen of a fleet to foresee anything."""
+    """Raise NoEvidenceError when there is no current data of the fleet to plan with."""
     if table.as_of is None:
-        raise NoEvidenceError("no round has concluded yet: nothing is known of the fleet")
+        raise NoEvidenceError(
+            "no data: no poller has completed a round of the fleet yet. Try again in a few seconds"
+        )
     if table.stale:
-        raise NoEvidenceError("the pollers are blind: the newest round is too old to foresee anything by")
+        raise NoEvidenceError("no current data: updates of the fleet stopped. Check that a poller is running")
     states = table.verdicts["state"]
     known_mask = (states != State.UNKNOWN) & (states != State.RETIRED)
     if len(states) and not known_mask.any() and (states == State.UNKNOWN).any():
-        raise NoEvidenceError("the pollers are blind: of no agent is known how it is")
+        raise NoEvidenceError(
+            "no current data: the state of every agent is unknown. Check that auths are reachable"
+        )
 
 
 def newest_generations_of(views: Iterable[InstanceView]) -> dict[str, int]:
-    """By group, the highest generation among proxies that agents track."""
+    """Return the highest generation of each group, among proxies that agents track."""
     generations: dict[str, int] = {}
     for view in views:
         if view.state not in LOST_STATES:

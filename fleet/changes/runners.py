@@ -1,4 +1,4 @@
-"""The running half of every kind of change, for workers."""
+"""The runner of every kind of change, for workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNNERS: Mapping[ChangeKind, Runner] = {
 
 
 def find_due(task: str, changes: QuerySet[Change]) -> Iterator[Change]:
-    """Yield those of some changes that need a step by a Celery task now, kind by kind."""
+    """Yield the changes that need a step by the Celery task `task` now, kind by kind."""
     for kind, runner in RUNNERS.items():
         if runner.task == task:
             yield from runner.find_due(changes.filter(kind=kind.value))

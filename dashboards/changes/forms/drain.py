@@ -1,4 +1,4 @@
-"""The form that drains an instance, or has it take connections again."""
+"""The form to drain or undrain an instance."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fleet.protocol.destination.instance_status import LONGEST_REASON, is_reason
 
 
 class DrainForm(forms.Form):
-    """Why; and, for the last of its kind, that it is meant."""
+    """The reason, and a confirmation for the last instance of its kind."""
 
     reason = forms.CharField(
         min_length=3,
         max_length=LONGEST_REASON,
-        help_text="Shown wherever the instance is, and kept in the log.",
+        help_text="Shown with the instance and in the audit log.",
     )
-    sure = forms.BooleanField(label="Drain it all the same")
+    sure = forms.BooleanField(label="Drain although no other instance of this kind accepts connections")
 
     def __init__(self, *args: Any, last: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -25,8 +25,8 @@ class DrainForm(forms.Form):
             del self.fields["sure"]
 
     def clean_reason(self) -> str:
-        """Refuse what cannot be shown."""
+        """Return the reason. Raises ValidationError for characters that cannot be shown."""
         reason = str(self.cleaned_data["reason"])
         if not is_reason(reason):
-            raise forms.ValidationError("Use printable characters.")
+            raise forms.ValidationError("Use printable characters only.")
         return reason

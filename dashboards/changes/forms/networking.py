@@ -1,4 +1,4 @@
-"""The networking config as a form: every field of the spec, as a person writes it, checked at the field."""
+"""The form of the networking config: every field of the spec, with its validation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fleet.protocol.networking.config import (
     FIELDS,
     ConfigField,
     FieldKind,
+    FieldValue,
     NetworkingConfig,
     NetworkingConfigError,
-    FieldValue,
 )
 
-#: How the fields stand together: heading, and what their names begin with.
+#: Sections of the form: heading, and names of its fields.
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Tunnels", ("tunnel_strategy", "agent_connection_count")),
     (
@@ -34,7 +34,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "tunnel_disconnect_threshold",
         ),
     ),
-    ("Noticing dead peers", ("keep_alive_interval", "keep_alive_count_max")),
+    ("Dead peer detection", ("keep_alive_interval", "keep_alive_count_max")),
     (
         "Sessions",
         ("client_idle_timeout", "idle_timeout_message", "web_idle_timeout", "session_control_timeout"),
@@ -56,22 +56,22 @@ _BY_NAME = {field.name: field for field in FIELDS}
 
 @dataclass(frozen=True, slots=True)
 class NetworkingFieldRow:
-    """One field in the template."""
+    """One field of the form in the template."""
 
     bound: BoundField
     key: str
-    #: Its range, and what 0 or nothing means.
+    #: The valid range, in words.
     range: str
-    #: What holds when it is left empty.
+    #: The value in effect when the field is empty.
     empty_meaning: str
-    #: What holds now.
+    #: The present value.
     current_text: str
-    #: Refloat's own nodes follow it.
+    #: Refloat's own agents and proxies use the field.
     is_supported: bool
 
 
 class NetworkingForm(forms.Form):
-    """All fields; `config` after validation. `base` is the config it started from."""
+    """All fields of the spec; `config` after validation. `base`: the config that is edited."""
 
     revision = forms.CharField(widget=forms.HiddenInput, max_length=128)
 
@@ -84,17 +84,19 @@ class NetworkingForm(forms.Form):
             form_field = _create_form_field(field, base)
             if field.name == "graceful_tunnel_closing" and is_closing_supported is False:
                 form_field.disabled = True
-                form_field.help_text += " This cluster does not know the field: the switch stays off."
+                form_field.help_text += (
+                    " The auths of this cluster do not support this field, so it stays off."
+                )
             self.fields[field.name] = form_field
 
     @property
     def config(self) -> NetworkingConfig:
-        """What was asked for, after validation."""
+        """The submitted config, after validation."""
         return self._config
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Read every field as its kind, then look at ranges and contradictions."""
+        """Parse every field, then check ranges and conflicts between fields."""
         data: dict[str, Any] = super().clean() or {}
         field_values: dict[str, FieldValue] = {}
         for field in FIELDS:
@@ -104,7 +106,7 @@ class NetworkingForm(forms.Form):
                 field_values[field.name] = _parse_field(field, data.get(field.name, ""))
             except NetworkingConfigError as error:
                 self.add_problems({problem.key: problem.sentence for problem in error.problems})
-        # A field that could not be read stays as it was: the others are judged all the same.
+        # A field that cannot be parsed keeps its present value, so that the others are checked too.
         self._config = replace(self._base, **field_values)  # type: ignore[arg-type] # names and kinds of one table
         try:
             rules.check(rules.with_defaults(self._config), rules.with_defaults(self._base))
@@ -113,19 +115,23 @@ class NetworkingForm(forms.Form):
         return data
 
     def add_problems(self, problems: Mapping[str, str]) -> None:
-        """Put sentences at their fields, by key; what is about none stands above the form."""
+        """Add errors to their fields, by key; errors without a field are shown above the form."""
         for key, sentence in problems.items():
             field = next((config_field for config_field in FIELDS if config_field.key == key), None)
             self.add_error(field.name if field else None, f"{sentence[:1].upper()}{sentence[1:]}.")
 
     def sections(self) -> Sequence[tuple[str, list[NetworkingFieldRow]]]:
-        """The fields as they stand together."""
-        return [(heading, [self._field_row_of(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS]
+        """Return the sections of the form, each with its heading and fields."""
+        return [
+            (heading, [self._field_row_of(_BY_NAME[name]) for name in names]) for heading, names in SECTIONS
+        ]
 
     def _field_row_of(self, field: ConfigField) -> NetworkingFieldRow:
         field_value = self._base.value_of(field)
         current_text = (
-            ("on" if field_value else "off") if isinstance(field_value, bool) else str(rules.format_value(field, field_value))
+            ("on" if field_value else "off")
+            if isinstance(field_value, bool)
+            else str(rules.format_value(field, field_value))
         )
         return NetworkingFieldRow(
             self[field.name],
@@ -138,8 +144,11 @@ class NetworkingForm(forms.Form):
 
 
 def initial_values_of(config: NetworkingConfig, revision: str) -> dict[str, Any]:
-    """What a form shows of a config."""
-    return {"revision": revision, **{field.name: _initial_value_of(field, config.value_of(field)) for field in FIELDS}}
+    """Return the initial values of the form for a config."""
+    return {
+        "revision": revision,
+        **{field.name: _initial_value_of(field, config.value_of(field)) for field in FIELDS},
+    }
 
 
 def _initial_value_of(field: ConfigField, field_value: FieldValue) -> FieldValue:
@@ -161,16 +170,21 @@ def _parse_field(field: ConfigField, raw_value: Any) -> FieldValue:
 
 def _create_form_field(field: ConfigField, base: NetworkingConfig) -> forms.Field:
     label = field.key.rpartition(".")[2] if field.key != "tunnel_strategy.type" else "tunnel_strategy"
-    field_options: dict[str, Any] = {"label": label.replace("_", " "), "help_text": field.help, "required": False}
+    words = label.replace("_", " ").capitalize().replace("Ssh", "SSH")
+    field_options: dict[str, Any] = {"label": words, "help_text": field.help, "required": False}
     if field.kind is FieldKind.SWITCH:
         return forms.BooleanField(**field_options)
     if field.kind is FieldKind.CHOICE:
-        # One that is not known here is kept as the number it is.
+        # A value that this version does not know keeps its number.
         current_choice = str(base.value_of(field))
         choices = dict.fromkeys([*field.choices, *([current_choice] if current_choice else [])])
-        return forms.ChoiceField(choices=[(choice, choice.replace("_", " ")) for choice in choices], **field_options)
+        return forms.ChoiceField(
+            choices=[(choice, choice.replace("_", " ")) for choice in choices], **field_options
+        )
     hint = {"placeholder": field.zero, "autocomplete": "off", "spellcheck": "false"}
-    widget = forms.Textarea(attrs={"rows": 2}) if field.kind is FieldKind.TEXT else forms.TextInput(attrs=hint)
+    widget = (
+        forms.Textarea(attrs={"rows": 2}) if field.kind is FieldKind.TEXT else forms.TextInput(attrs=hint)
+    )
     return forms.CharField(widget=widget, strip=False, **field_options)
 
 
@@ -180,4 +194,4 @@ def _format_range(name: str) -> str:
         return f"{durations.format_seconds(field.lowest)} to {durations.format_seconds(field.highest)}"
     if field.kind is FieldKind.INTEGER:
         return f"{field.lowest:.0f} to {field.highest:.0f}"
-    return f"{field.highest:.0f} characters at most" if field.kind is FieldKind.TEXT else ""
+    return f"At most {field.highest:.0f} characters" if field.kind is FieldKind.TEXT else ""

@@ -1,3 +1,3 @@
-"""Pages of changes."""
+"""Views of the pages of changes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log of all that anybody did: filtered, page by page, and as CSV or JSON. docs/changes.md, "The log"."""
+"""The audit log page, and its CSV and JSON exports. docs/reference/changes.md, "Audit log"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.changes import ActorKind
 
-#: The newest so many go into a file; older ones by a filter.
+#: Largest number of entries in an export, newest first.
 _MAX_FILE_ROWS = 50_000
 
 
@@ -33,8 +33,8 @@ _MAX_FILE_ROWS = 50_000
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show it. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`, `older`,
-    `export`."""
+    """Show the audit log. Template `dashboards/audit.html`: `page`, `rows`, `query`, `outcomes`, `kinds`, `since`,
+    `older`, `export`."""
     query = AuditQuery.from_parameters(request.GET.dict())
     rows = list(_find_rows(request, query, cluster)[: PAGE_SIZE + 1])
     parameters = request.GET.copy()
@@ -67,7 +67,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """The filtered log as CSV, times in ISO 8601, before and after as JSON."""
+    """Download the filtered audit log as CSV, times in ISO 8601, before and after as JSON."""
     return _create_file_response(
         _create_csv(request, AuditQuery.from_parameters(request.GET.dict()), cluster),
         "text/csv; charset=utf-8",
@@ -79,9 +79,11 @@ def audit_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 def audit_json(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """The filtered log as JSON, a line an entry."""
+    """Download the filtered audit log as JSON Lines, one entry per line."""
     query = AuditQuery.from_parameters(request.GET.dict())
-    audit_rows = (change_rows.audit_item_of(entry) for entry in _find_rows(request, query, cluster)[:_MAX_FILE_ROWS])
+    audit_rows = (
+        change_rows.audit_item_of(entry) for entry in _find_rows(request, query, cluster)[:_MAX_FILE_ROWS]
+    )
     text = "".join(json.dumps(audit_row, separators=(",", ":")) + "\n" for audit_row in audit_rows)
     return _create_file_response(text, "application/x-ndjson", f"{cluster}-audit.jsonl")
 

@@ -1,4 +1,4 @@
-"""Changes: all there were, and one with its plan, its confirmation and what came of it. docs/changes.md."""
+"""The list of changes, and the page of one change: plan, confirmation, progress, result. docs/reference/changes.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import LOGGED_STATES
-from fleet.vocabulary.changes import LIVE_STATES, EXCLUSIVE_STATES, PERMISSION_OF, ChangeKind
+from fleet.vocabulary.changes import EXCLUSIVE_STATES, LIVE_STATES, PERMISSION_OF, ChangeKind
 
 _PAGE_SIZE = 50
 
@@ -55,26 +55,31 @@ def change(request: HttpRequest, change_id: int, cluster: str = DEFAULT_CLUSTER)
         next_row = _run_action(request, row, form_action)
     except ChangeRefusedError as error:
         row.refresh_from_db()
-        # Problems of another plan have no fields here.
-        return _render_change(request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error)
+        # The plan of the undo has no fields on this page.
+        return _render_change(
+            request, row, ChangeRefusedError(str(error)) if form_action == "undo" else error
+        )
     return redirect(f"{prefix_of(cluster)}/changes/{next_row.pk}/")
 
 
 def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
-    """Do what was asked; return the change to show next. Raises Refused."""
+    """Perform the action and return the change to show next. Raises ChangeRefusedError."""
     actor, now = request_actor.signed_in_actor_of(request), timezone.now()
     if form_action == "undo":
-        # Planned like any other change, and then confirmed.
+        # Undoing plans a new change, which must be confirmed.
         return kind_of(row).undo(row, actor, now, record_reader.record())
     if form_action == "cancel":
         is_running = row.state in EXCLUSIVE_STATES
         kind_of(row).cancel(row, actor, now)
         messages.success(
-            request, "Called off: what was done stays done." if is_running else "Cancelled: nothing was changed."
+            request,
+            "Change aborted. Completed steps stay in effect."
+            if is_running
+            else "Change cancelled. Nothing was changed.",
         )
         return row
     if form_action not in ACTIONS or form_action == "resume":
-        # What it does outlives the session.
+        # The effect outlasts the session, so the action needs a recent login.
         recent_proof.require(request)
     if form_action in ACTIONS:
         return kinds.run_action(row, form_action, actor, now)
@@ -88,7 +93,9 @@ def _run_action(request: HttpRequest, row: Change, form_action: str) -> Change:
     return row
 
 
-def _render_change(request: HttpRequest, row: Change, error: ChangeRefusedError | None = None) -> HttpResponseBase:
+def _render_change(
+    request: HttpRequest, row: Change, error: ChangeRefusedError | None = None
+) -> HttpResponseBase:
     user = signed_in_user_of(request)
     can_act = has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     problems = dict(error.problems) if error else {}

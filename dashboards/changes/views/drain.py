@@ -1,4 +1,4 @@
-"""Drain one auth or proxy, or undrain it. docs/destination-health.md."""
+"""The page to drain or undrain an instance. docs/reference/destination-health.md."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 @never_cache
 @needs_record
 def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Ask for a reason (GET), and want it drained or not any more (POST with `wanted`: `drain` or `undrain`).
+    """Show the form (GET), or drain or undrain the instance (POST with `wanted`: `drain` or `undrain`).
 
-    Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (what is
-    there, or wanted), `last` (no other of its kind takes connections), `cut_off` (its agents cannot be asked to move),
-    `form`, `turns` (TurnLine).
+    Template `dashboards/drain.html`: the frame's, `card` (InstanceCard), `row` (Drain or None), `drained` (it drains,
+    or a drain was requested), `last` (no other instance of its kind accepts connections), `cut_off` (Refloat cannot
+    reach its agents), `form`, `turns` (InstanceStateRow).
     """
     now = record_reader.current_time()
     target = find_target(cluster, instance_id, now)
     if target is None:
-        raise Http404(f"There is no instance {instance_id}.")
+        raise Http404(f"Instance {instance_id} was not found.")
     view, row = target.view, target.row
     form_action = request.POST.get("wanted")
     form = DrainForm(
@@ -45,15 +45,17 @@ def drain(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER
         user = request.user
         assert isinstance(user, User), "the view requires a permission, so somebody is signed in"
         reason = form.cleaned_data["reason"]
-        request_drain(target, request_actor.actor_of(request, user), should_drain=form_action == "drain", reason=reason)
-        effect = "to take nobody new" if form_action == "drain" else "to take connections again"
-        messages.success(request, f"{view.facts.name} is asked {effect}.")
+        request_drain(
+            target, request_actor.actor_of(request, user), should_drain=form_action == "drain", reason=reason
+        )
+        effect = "drain" if form_action == "drain" else "accept connections again"
+        messages.success(request, f"Request sent: {view.facts.name} will {effect} within seconds.")
         return redirect(f"{prefix_of(cluster)}/")
     context = {
         "card": presenters.instance_card(view, now, target.names),
         "row": row,
         "drained": view.drain_request is not None or (row is not None and row.drained),
-        # An auth need not answer: its agents are asked through their tunnels.
+        # Agents of an unreachable auth can still move: requests reach them through their tunnels.
         "cut_off": view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES,
         "last": target.is_last,
         "form": form,

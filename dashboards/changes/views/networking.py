@@ -1,4 +1,4 @@
-"""The networking config: a form, its YAML, the revisions it had, and the way to a plan. docs/networking-config.md."""
+"""The page of the networking config: form, YAML, revisions. docs/reference/networking-config.md."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
+from fleet.protocol.networking.config import (
+    NetworkingConfig,
+    NetworkingConfigError,
+    NetworkingResource,
+    Origin,
+)
 
 _MAX_REVISIONS = 30
 
 
 @dataclass
 class EditorTab:
-    """What the editor shows: the form, or the text; one object."""
+    """The editor of the config: the form or the YAML text."""
 
     form: NetworkingForm
     yaml: str
     name: str = "form"
-    #: What was sent; None when it cannot be used.
+    #: The submitted config; None when it is invalid.
     config: NetworkingConfig | None = None
-    #: What is wrong with the text, as (key, sentence).
+    #: Problems of the YAML text, as (key, sentence).
     problems: tuple[tuple[str, str], ...] = ()
     sentence: str = ""
     conflict: dict[str, Any] | None = None
 
     @property
     def refusal(self) -> str:
-        """Why what was sent cannot be used, for the log."""
+        """The problems of the submitted config, for the audit log."""
         form_errors = [(name, " ".join(map(str, errors))) for name, errors in self.form.errors.items()]
         return "; ".join(f"{name}: {sentence}" for name, sentence in self.problems or form_errors)
 
@@ -56,17 +61,22 @@ class EditorTab:
 @never_cache
 @needs_record
 def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the config; or (POST) plan a change of it, turn form into YAML, rebase, or take a revision up again.
+    """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
-    Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (Tab), `revisions`, `owned` (by the
-    auths' file), `can_change`, `sentence` while it was never read.
+    Template `dashboards/networking.html`: `page`, `reading`, `current`, `tab` (EditorTab), `revisions`, `owned`
+    (managed by the auths' config file), `can_change`.
     """
     read_state = networking.read_state_of(cluster)
     if read_state is None or read_state.current is None:
         return _render_page(request, cluster, read_state, None)
     if request.method == "POST":
         return _handle_post(request, cluster, read_state, read_state.current)
-    return _render_page(request, cluster, read_state, _create_editor_tab(read_state, read_state.current, request.GET.get("tab", "form")))
+    return _render_page(
+        request,
+        cluster,
+        read_state,
+        _create_editor_tab(read_state, read_state.current, request.GET.get("tab", "form")),
+    )
 
 
 def _handle_post(
@@ -80,7 +90,9 @@ def _handle_post(
     base_revision: NetworkingRevision | None
     undone_change_id = None
     if "revert" in request.POST:
-        old_revision = get_object_or_404(NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"]))
+        old_revision = get_object_or_404(
+            NetworkingRevision, cluster=cluster, pk=row_id(request.POST["revert"])
+        )
         undone_change_id = current.change_id if current.previous_id == old_revision.pk else None
         base_revision, desired_config = current, _config_of(old_revision)
         tab = _create_editor_tab(read_state, base_revision, "form", desired_config)
@@ -88,7 +100,9 @@ def _handle_post(
         base_revision = _find_base_revision(cluster, request.POST.get("revision", ""), current)
         if base_revision is None:
             tab = _create_editor_tab(read_state, current, request.POST.get("tab", "form"))
-            tab.sentence = "Nobody here knows the revision you started from: this is what is stored now."
+            tab.sentence = (
+                "Out of date: the revision that you edited is unknown. The form shows the present config."
+            )
             return _render_page(request, cluster, read_state, tab)
         tab = _read_posted_tab(request, read_state, base_revision)
         if tab.config is None:
@@ -96,19 +110,34 @@ def _handle_post(
             return _render_page(request, cluster, read_state, tab)
         desired_config = tab.config
         if "show" in request.POST:
-            return _render_page(request, cluster, read_state, _create_editor_tab(read_state, base_revision, request.POST["show"], desired_config))
+            return _render_page(
+                request,
+                cluster,
+                read_state,
+                _create_editor_tab(read_state, base_revision, request.POST["show"], desired_config),
+            )
         if "rebase" in request.POST:
-            rebased_config, _ = rules.rebase(_config_of(base_revision), rules.with_defaults(desired_config), _config_of(current))
+            rebased_config, _ = rules.rebase(
+                _config_of(base_revision), rules.with_defaults(desired_config), _config_of(current)
+            )
             tab = _create_editor_tab(read_state, current, tab.name, rebased_config)
-            tab.sentence = "Your change stands on theirs now. Nothing is written yet: look, and plan it."
+            tab.sentence = "Your change is rebased on the present config. Review it, then preview the change."
             return _render_page(request, cluster, read_state, tab)
     try:
         change = networking.plan_change(
-            cluster, base_revision.revision, desired_config, actor, now, record_reader.record(), undone_change_id=undone_change_id
+            cluster,
+            base_revision.revision,
+            desired_config,
+            actor,
+            now,
+            record_reader.record(),
+            undone_change_id=undone_change_id,
         )
         return redirect(f"{prefix_of(cluster)}/changes/{change.pk}/")
     except NetworkingConflictError as conflict:
-        rows = change_rows.three_way_rows_of(_config_of(base_revision), _config_of(conflict.stored_revision), desired_config)
+        rows = change_rows.three_way_rows_of(
+            _config_of(base_revision), _config_of(conflict.stored_revision), desired_config
+        )
         tab.conflict = {"theirs": conflict.stored_revision, "rows": rows, "sentence": str(conflict)}
     except ChangeRefusedError as error:
         if error.problems and tab.name == "form":
@@ -118,10 +147,14 @@ def _handle_post(
     return _render_page(request, cluster, networking.read_state_of(cluster) or read_state, tab)
 
 
-def _read_posted_tab(request: HttpRequest, read_state: NetworkingReading, base_revision: NetworkingRevision) -> EditorTab:
-    """The editor with what was sent in it, which stands on a revision."""
+def _read_posted_tab(
+    request: HttpRequest, read_state: NetworkingReading, base_revision: NetworkingRevision
+) -> EditorTab:
+    """Return the editor with the submitted config, based on a revision."""
     if request.POST.get("tab") != "yaml":
-        form = NetworkingForm(_config_of(base_revision), request.POST, is_closing_supported=read_state.knows_closing)
+        form = NetworkingForm(
+            _config_of(base_revision), request.POST, is_closing_supported=read_state.knows_closing
+        )
         return EditorTab(form, "", config=form.config if form.is_valid() else None)
     tab = _create_editor_tab(read_state, base_revision, "yaml")
     tab.yaml = request.POST.get("yaml", "").replace("\r\n", "\n")
@@ -135,18 +168,25 @@ def _read_posted_tab(request: HttpRequest, read_state: NetworkingReading, base_r
 
 
 def _create_editor_tab(
-    read_state: NetworkingReading, base_revision: NetworkingRevision, name: str, config: NetworkingConfig | None = None
+    read_state: NetworkingReading,
+    base_revision: NetworkingRevision,
+    name: str,
+    config: NetworkingConfig | None = None,
 ) -> EditorTab:
-    """The editor with a config in it that stands on a revision; by default with that of the revision itself."""
+    """Return the editor with a config based on a revision; by default with the config of that revision."""
     resource = networking.resource_of(base_revision)
     resource = replace(resource, config=config or resource.config)
     initial = initial_values_of(resource.config, base_revision.revision)
-    form = NetworkingForm(_config_of(base_revision), initial=initial, is_closing_supported=read_state.knows_closing)
+    form = NetworkingForm(
+        _config_of(base_revision), initial=initial, is_closing_supported=read_state.knows_closing
+    )
     return EditorTab(form, config_yaml.to_yaml(resource), "yaml" if name == "yaml" else "form")
 
 
-def _find_base_revision(cluster: str, revision: str, current: NetworkingRevision) -> NetworkingRevision | None:
-    """The revision that the sender started from; None when nobody here has seen it."""
+def _find_base_revision(
+    cluster: str, revision: str, current: NetworkingRevision
+) -> NetworkingRevision | None:
+    """Return the revision that a request is based on; None when it is unknown."""
     if revision == current.revision:
         return current
     if "\0" in revision:
@@ -169,17 +209,21 @@ def _render_page(
     context = {
         "page": "networking",
         "reading": read_state,
-        "read_ago": round((now - read_state.read_at).total_seconds()) if read_state and read_state.read_at else None,
+        "read_ago": round((now - read_state.read_at).total_seconds())
+        if read_state and read_state.read_at
+        else None,
         "current": current,
         "origin": resource.origin if resource else "",
         "owned": resource is not None and resource.origin == Origin.CONFIG_FILE,
-        # The spec as it stands in the file of the auths.
+        # The spec as YAML, for the config file of the auths.
         "patch": text[text.index("spec:") :] if text else "",
         "tab": tab,
         "revisions": [
             {
                 "row": revision,
-                "rows": change_rows.diff_rows_of(revision.previous.document, revision.document) if revision.previous else [],
+                "rows": change_rows.diff_rows_of(revision.previous.document, revision.document)
+                if revision.previous
+                else [],
             }
             for revision in revisions[:_MAX_REVISIONS]
         ],

@@ -1,4 +1,4 @@
-"""Env-driven policies: what instances run with beside what they are to run with, and the way to a plan."""
+"""The pages of policies: desired and reported values, and the form to change desired values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dashboards.shared.presenters import number_fields
 from fleet.changes import ChangeRefusedError, StaleRevisionError, engine
 from fleet.changes.policies import desired, planning
 from fleet.changes.policies import matrix as policy_matrix
-from fleet.changes.policies.matrix import InstanceRow, DesiredValues
+from fleet.changes.policies.matrix import DesiredValues, InstanceRow
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
 from fleet.protocol.policies import env_policies, policy_json, snippets
-from fleet.protocol.policies.env_policies import PLURALS, ROLES, PolicyValueKind, EnvPolicy
+from fleet.protocol.policies.env_policies import PLURALS, ROLES, EnvPolicy, PolicyValueKind
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
@@ -37,10 +37,10 @@ from fleet.vocabulary import rollouts
 @never_cache
 @needs_record
 def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show every instance with its policies; `?drift=1`: only those that differ.
+    """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
-    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (how many), `only_drift`, `can_change`, `gone`
-    (what is still wanted of instances that are there no more), `revision`.
+    Template `dashboards/policies.html`: `page`, `tables`, `drifting` (number of instances), `only_drift`, `can_change`,
+    `gone` (desired values of deregistered instances), `revision`.
     """
     desired_values = desired.desired_values_of(cluster)
     rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
@@ -69,7 +69,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 @never_cache
 @needs_record
 def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show what a role or an instance is to run with; or (POST) preview or plan other values of it.
+    """Show the desired values of a role or an instance, or (POST) preview or plan other values.
 
     Template `dashboards/policy_target.html`: `page`, `target`, `title`, `plural`, `fields`, `terms`, `revision`,
     `snippets`, `previews`, `outlook`, `three_way`, `sentence`, `can_change`, `roll_out`, `restartable`,
@@ -79,8 +79,10 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
     rows = planning.instance_rows_of(cluster, desired_values, record_reader.record())
     instance_row = next((row for row in rows if row.id == target), None)
     if target not in ROLES and instance_row is None and target not in desired_values:
-        raise Http404(f"There is no instance {target} in the cluster {cluster}.")
-    role = target if target in ROLES else instance_row.role if instance_row else _role_of(desired_values[target])
+        raise Http404(f"Instance {target} was not found in cluster {cluster}.")
+    role = (
+        target if target in ROLES else instance_row.role if instance_row else _role_of(desired_values[target])
+    )
     edit = PolicyEdit(dict(desired_values.get(target, {})), desired.revision_of(desired_values))
     if request.method == "POST":
         require_permission(request, Permission.CHANGE_CONFIG, cluster)
@@ -102,10 +104,19 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
         "is_gone": target not in ROLES and instance_row is None,
         "role": role,
         "plural": PLURALS[role],
-        "fields": _field_contexts_of(role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row),
+        "fields": _field_contexts_of(
+            role, values, problems, desired_values.get(role, {}) if target not in ROLES else {}, instance_row
+        ),
         "terms": number_fields(rollouts.RolloutSettings(), request.POST, problems),
         "revision": edit.revision,
-        "snippets": snippets.all_of(role, {policy_name: text for policy_name, text in effective_values.items() if policy_name not in problems}),
+        "snippets": snippets.all_of(
+            role,
+            {
+                policy_name: text
+                for policy_name, text in effective_values.items()
+                if policy_name not in problems
+            },
+        ),
         "previews": _previews_of(effective_values) if role == "auth" else [],
         "outlook": edit.outlook,
         "three_way": edit.three_way,
@@ -126,25 +137,30 @@ def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) ->
 
 @dataclass
 class PolicyEdit:
-    """What somebody makes of the policies of one target."""
+    """An edit of the desired values of one target."""
 
     values: dict[str, str]
-    #: Of all that is wanted, as they saw it.
+    #: Revision of all desired values that the edit is based on.
     revision: str
     problems: dict[str, str] = field(default_factory=dict)
     sentence: str = ""
-    #: The sentence is no refusal.
+    #: The sentence is not an error.
     is_notice: bool = False
     outlook: dict[str, Any] = field(default_factory=dict)
-    #: Somebody else changed what is wanted meanwhile; what either did to these policies.
+    #: The desired values were changed in the meantime; `three_way`: the differences.
     has_conflict: bool = False
     three_way: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _handle_post(
-    request: HttpRequest, cluster: str, target: str, role: str, desired_values: DesiredValues, edit: PolicyEdit
+    request: HttpRequest,
+    cluster: str,
+    target: str,
+    role: str,
+    desired_values: DesiredValues,
+    edit: PolicyEdit,
 ) -> Change | None:
-    """Preview, rebase or plan; None when the form is shown again."""
+    """Preview, rebase, or plan and return the change; None when the form is shown again."""
     if "preview" in request.POST:
         _, errors = env_policies.check(role, edit.values)
         edit.problems = {error.name: error.sentence for error in errors}
@@ -158,9 +174,14 @@ def _handle_post(
     base_revision_values = desired.find_base_values(cluster, edit.revision)
     base_values = stored_values if base_revision_values is None else base_revision_values.get(target, {})
     if "rebase" in request.POST:
-        edit.values, edit.revision = desired.rebase(base_values, edit.values, stored_values), desired.revision_of(desired_values)
+        edit.values, edit.revision = (
+            desired.rebase(base_values, edit.values, stored_values),
+            desired.revision_of(desired_values),
+        )
         edit.is_notice = True
-        edit.sentence = "Your change stands on theirs now. Nothing is wanted yet: look, and plan it."
+        edit.sentence = (
+            "Your change is rebased on the present desired values. Review it, then preview the change."
+        )
         return None
     try:
         return planning.plan_change(
@@ -190,18 +211,22 @@ def _read_posted_values(request: HttpRequest, role: str) -> dict[str, str]:
 
 
 def _role_of(values: Mapping[str, str]) -> str:
-    """The role of an instance that has gone, by what was wanted of it."""
+    """Return the role of a deregistered instance, from its desired values."""
     return next(env_policies.BY_NAME[name].role for name in values)
 
 
 def _name_of(cluster: str, instance_id: str) -> str:
-    """The name an instance had; its id when nobody remembers."""
+    """Return the last name of an instance; its id when there is none."""
     names = Instance.objects.filter(cluster=cluster, instance_id=instance_id).values_list("name", flat=True)
     return names.first() or instance_id
 
 
 def _field_contexts_of(
-    role: str, values: dict[str, str], problems: dict[str, str], role_values: dict[str, str], instance_row: InstanceRow | None
+    role: str,
+    values: dict[str, str],
+    problems: dict[str, str],
+    role_values: dict[str, str],
+    instance_row: InstanceRow | None,
 ) -> list[dict[str, Any]]:
     cells = {cell.policy.name: cell for cell in instance_row.cells} if instance_row else {}
     return [
@@ -209,12 +234,14 @@ def _field_contexts_of(
             "policy": policy,
             "json": policy.kind is PolicyValueKind.JSON,
             "switch": policy.kind is PolicyValueKind.SWITCH,
-            # JSON over several lines, if it is any.
+            # Valid JSON is shown over several lines.
             "value": policy_json.document(config, policy.name) if config else values.get(policy.name, ""),
             "problem": problems.get(policy.name, ""),
             "warnings": policy_json.warnings(config) if config else (),
             "default": policy_rows.format_policy_value(policy, policy.default),
-            "inherits": policy_rows.format_policy_value(policy, role_values[policy.name]) if policy.name in role_values else "",
+            "inherits": policy_rows.format_policy_value(policy, role_values[policy.name])
+            if policy.name in role_values
+            else "",
             "now": policy_rows.cell_context_of(cells[policy.name]) if policy.name in cells else None,
             "sample": policy_json.document(
                 service_config.ServiceConfig(service_config.PickHealthyMode.RECONNECT, ""), policy.name
@@ -228,7 +255,7 @@ def _field_contexts_of(
 
 
 def _config_of(policy: EnvPolicy, text: str) -> service_config.ServiceConfig | None:
-    """What a JSON value makes agents do; None for another kind of policy, and for what somebody wrote wrong."""
+    """Return the config in a JSON value; None for other kinds of policies and for invalid JSON."""
     if policy.kind is not PolicyValueKind.JSON or not text or policy_json.problems(policy.name, text):
         return None
     return service_config.from_environment({policy.name: text})

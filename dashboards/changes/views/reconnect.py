@@ -1,5 +1,4 @@
-"""Plan a reconnect campaign: what moves, of which agents, and how fast. What follows is on the page of the change.
-docs/campaigns.md"""
+"""The page to plan a reconnect campaign; its progress is on the page of the change. docs/reference/campaigns.md"""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from fleet.changes import ChangeRefusedError, engine
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import ConnectionKind, CampaignSettings
+from fleet.vocabulary.campaigns import CampaignSettings, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
 
 
@@ -27,20 +26,24 @@ from fleet.vocabulary.instances import InstanceKind
 @never_cache
 @needs_record
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the form, or (POST) plan.
+    """Show the form, or (POST) plan a campaign.
 
     Template `dashboards/reconnect.html`: `page`, `given`, `fields` (name, label, unit, value, low, high, problem),
-    `window`, `proxies`, `auths`, `connection` (what is chosen to move), `problems`, `sentence`, `busy`.
+    `window`, `proxies`, `auths`, `connection` (selected connection), `problems`, `sentence`, `busy`.
     """
     form_values = request.POST if request.method == "POST" else request.GET
     problems: dict[str, str] = {}
     sentence = ""
     table = record_reader.reader().table(cluster, record_reader.current_time())
     if request.method == "POST":
-        raw_settings = {name: form_values[name] for name in campaigns.CAMPAIGN_SETTING_NAMES if name in form_values}
+        raw_settings = {
+            name: form_values[name] for name in campaigns.CAMPAIGN_SETTING_NAMES if name in form_values
+        }
         actor = request_actor.signed_in_actor_of(request)
         try:
-            change = campaign_plans.plan_campaign(cluster, form_values.dict(), raw_settings, actor, timezone.now())
+            change = campaign_plans.plan_campaign(
+                cluster, form_values.dict(), raw_settings, actor, timezone.now()
+            )
         except ChangeRefusedError as error:
             problems = error.problems
             sentence = "" if set(problems) - {"chosen"} else sentence_of(error)
@@ -52,7 +55,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "fields": number_fields(CampaignSettings(), form_values, problems),
         "window": [
             {"name": name, "value": form_values.get(name, "00:00"), "problem": problems.get(name, ""),
-             "label": "Not before (UTC)" if name == "window_from" else "Not after (UTC)"}
+             "label": "Time window from (UTC)" if name == "window_from" else "Time window to (UTC)"}
             for name in campaigns.CAMPAIGN_SETTING_NAMES if name not in campaigns.RANGES
         ],
         "proxies": [view.facts for view in table.instances.values() if view.facts.kind is InstanceKind.PROXY],

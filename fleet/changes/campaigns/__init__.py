@@ -1,3 +1,3 @@
-"""Reconnect campaigns. docs/campaigns.md"""
+"""Reconnect campaigns. docs/reference/campaigns.md"""
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A campaign that moves auth connections, as decisions: who may be asked, through which proxy, what became of whom.
+"""Decisions of a campaign that moves auth connections: which agents can move, through which proxy, their results.
 
-The rest of a campaign is in campaign.py. RFD 226, "Periodic Auth Reconnects"; docs/campaigns.md. Pure.
+The other decisions are in `fleet.vocabulary.campaigns`. RFD 226, "Periodic Auth Reconnects";
+docs/reference/campaigns.md. Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from zlib import crc32
 
-from fleet.vocabulary.campaigns import AgentSnapshot, CampaignAgentState, AuthSnapshot, AgentOutcome, CampaignSettings, ProxySnapshot
+from fleet.vocabulary.campaigns import (
+    AgentOutcome,
+    AgentSnapshot,
+    AuthSnapshot,
+    CampaignAgentState,
+    CampaignSettings,
+    ProxySnapshot,
+)
 
 
 def find_skip_reason(
@@ -17,29 +25,32 @@ def find_skip_reason(
     proxies: Mapping[str, ProxySnapshot],
     auths_to_leave: Collection[str] = (),
 ) -> str:
-    """Return why an agent is not asked, as it is now; empty when it may be. `leave`: auths to leave; empty: any."""
+    """Return why a campaign must skip an agent now; empty when it can move. `auths_to_leave` empty: any auth."""
     if agent is None:
-        return "it is not in the record any more"
+        return "the agent is no longer in the fleet"
     if agent.retired:
-        return "it is retired"
+        return "the agent is retired"
     if not agent.auth:
-        return "no heartbeat of it is known, and so no auth connection"
+        return "the agent has not sent a heartbeat, so its auth is unknown"
     if auths_to_leave and agent.auth not in auths_to_leave:
         name = auths[agent.auth].name if agent.auth in auths else agent.auth
-        return f"it is connected to {name} already"
+        return f"the agent is already connected to {name}"
     if not any(auth.usable for instance_id, auth in auths.items() if instance_id != agent.auth):
-        return "no other auth to go to: none that is well and takes connections"
+        return "no other healthy auth that accepts connections is available"
     if not _relay_proxies(agent, proxies):
-        return "it has no tunnel to a proxy that answers, through which to ask it"
+        return "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it"
     return ""
 
 
 def choose_relay_proxy(
-    agent: AgentSnapshot, proxies: Mapping[str, ProxySnapshot], agent_id: str, avoided_proxies: Collection[str] = ()
+    agent: AgentSnapshot,
+    proxies: Mapping[str, ProxySnapshot],
+    agent_id: str,
+    avoided_proxies: Collection[str] = (),
 ) -> str:
-    """Return the proxy through which an agent is asked: one that is well if it can be, not one of `avoid` if it can be.
+    """Return the proxy through which Refloat asks an agent: a healthy one outside `avoided_proxies`, if any.
 
-    Which of several follows from the agent's id, so that one proxy does not carry all of it.
+    The agent's id decides between several, so that the load is spread over them.
     """
     return min(
         _relay_proxies(agent, proxies),
@@ -60,16 +71,17 @@ def decide_agent_outcome(
     settings: CampaignSettings,
     now: float,
 ) -> AgentOutcome | None:
-    """Return what became of an agent that was asked, by the record; None while that is not known."""
+    """Return the result of an agent that Refloat asked to leave an auth; None while there is none."""
     if agent is not None and agent.auth and agent.auth != abandoned_auth:
         return AgentOutcome(CampaignAgentState.OK, new_auth=agent.auth)
     if now - requested_at < settings.patience:
         return None
     if agent is None:
-        return AgentOutcome(CampaignAgentState.FAILED, "it is not in the record any more")
+        return AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")
     name = auths[abandoned_auth].name if abandoned_auth in auths else abandoned_auth
     return AgentOutcome(
-        CampaignAgentState.FAILED, f"no heartbeat through another auth than {name} within {settings.patience} s"
+        CampaignAgentState.FAILED,
+        f"timed out: the agent sent no heartbeat through an auth other than {name} within {settings.patience} s",
     )
 
 

@@ -1,6 +1,6 @@
-"""Reconnect campaigns as far as they dial nobody: plans, and how far one is. docs/campaigns.md.
+"""Plans and progress of reconnect campaigns, without connections to instances. docs/reference/campaigns.md.
 
-What people do to one is in `kind.py`, asking agents in `run.py`.
+The actions of operators are in `kind.py`; the steps of a running campaign are in `run.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy.typing as npt
 from django.db.models import Count
 
 from fleet.audit import RequestActor
-from fleet.changes import NoEvidenceError, ChangeRefusedError, engine
-from fleet.changes.campaigns.moves import MoveStrategy, CampaignSnapshot, create_move_strategy
+from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
+from fleet.changes.campaigns.moves import CampaignSnapshot, MoveStrategy, create_move_strategy
 from fleet.changes.engine import ChangeDraft
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary import campaigns
-from fleet.vocabulary.campaigns import CampaignAgentState, ConnectionKind, CampaignCounts, CampaignSettings
+from fleet.vocabulary.campaigns import CampaignAgentState, CampaignCounts, CampaignSettings, ConnectionKind
 from fleet.vocabulary.changes import PLAN_TTL_SECONDS, ChangeKind, ChangeState
 
 _BATCH_SIZE = 1000
@@ -32,22 +32,22 @@ _BATCH_SIZE = 1000
 
 @dataclass(frozen=True, slots=True)
 class CampaignTargets:
-    """Whom somebody wants to reconnect, and how they said it."""
+    """The target agents of a campaign, and the filter that selected them."""
 
-    #: Rows of the table.
+    #: Rows of the agents in the table.
     indices: npt.NDArray[np.intp]
-    #: In words: "state:degraded", "agents of proxy-1".
+    #: The filter in words: "state:degraded", "agents of proxy-1".
     description: str
-    #: Proxies, or auths, to be left, by instance id; empty: whichever.
+    #: Instance ids of the proxies or auths to leave; empty: any.
     instances_to_leave: tuple[str, ...] = ()
-    #: Which connection is moved.
+    #: The connection that moves.
     connection: ConnectionKind = ConnectionKind.TUNNEL
 
 
 def require_current_record(table: FleetTable) -> None:
-    """Raise Blind when the table says nothing of now."""
+    """Raise NoEvidenceError when the data of the fleet is not current."""
     if table.as_of is None or table.stale:
-        raise NoEvidenceError("the pollers are blind: the newest round is too old to ask anybody to move")
+        raise NoEvidenceError("no current data: updates of the fleet stopped. Check that a poller is running")
 
 
 def plan_campaign(
@@ -59,10 +59,13 @@ def plan_campaign(
     now: datetime,
     shuffle: Callable[[list[int]], None],
 ) -> Change:
-    """Plan a campaign and freeze its list of agents. Raises Blind, Refused when nobody is chosen or could move."""
+    """Plan a campaign, fix its target agents, and return the change.
+
+    Raises NoEvidenceError; ChangeRefusedError when no agent can move.
+    """
     require_current_record(table)
     if not len(targets.indices):
-        raise ChangeRefusedError("no agent matches", {"chosen": "no agent matches"})
+        raise ChangeRefusedError("no agent matches every filter", {"chosen": "no agent matches every filter"})
     strategy = create_move_strategy(targets.connection, targets.instances_to_leave)
     indices = [int(index) for index in targets.indices]
     snapshot = CampaignSnapshot(table, {table.ids[index] for index in indices})
@@ -77,7 +80,8 @@ def plan_campaign(
     target_count = len(indices) - skip_reasons.total()
     if not target_count:
         raise ChangeRefusedError(
-            f"nobody could be asked: {skip_reasons.most_common(1)[0][0]}", {"chosen": skip_reasons.most_common(1)[0][0]}
+            f"none of the target agents can reconnect: {skip_reasons.most_common(1)[0][0]}",
+            {"chosen": skip_reasons.most_common(1)[0][0]},
         )
     _delete_expired_plan_agents(cluster, now)
     draft = ChangeDraft(
@@ -90,7 +94,9 @@ def plan_campaign(
             "connection": targets.connection.value,
             "question": _question_of(targets.connection, target_count, skip_reasons.total()),
             "skipped": dict(skip_reasons.most_common(8)),
-            "leaving": dict(sorted((snapshot.name_of(instance), count) for instance, count in abandoned_counts.items())),
+            "leaving": dict(
+                sorted((snapshot.name_of(instance), count) for instance, count in abandoned_counts.items())
+            ),
             "destinations": _count_destinations(targets, snapshot, abandoned_counts),
             "seconds": campaigns.eta(CampaignCounts(waiting=target_count), settings),
             "as_of": table.as_of,
@@ -102,66 +108,82 @@ def plan_campaign(
             "connection": targets.connection.value,
         },
     )
-    return engine.create_change(cluster, draft, actor, now, lambda change: _save_target_agents(change, table, indices, shuffle))
+    return engine.create_change(
+        cluster, draft, actor, now, lambda change: _save_target_agents(change, table, indices, shuffle)
+    )
 
 
 def _title_of(targets: CampaignTargets, agent_count: int) -> str:
     if targets.connection is ConnectionKind.AUTH:
-        return f"Move the auth connections of {agent_count:,} agents: {targets.description}"[:200]
-    return f"Reconnect {agent_count:,} agents: {targets.description}"[:200]
+        return f"Move the auth connections of {agent_count:,} agent{_s(agent_count)}: {targets.description}"[
+            :200
+        ]
+    return f"Reconnect {agent_count:,} agent{_s(agent_count)}: {targets.description}"[:200]
 
 
 def _question_of(connection: ConnectionKind, target_count: int, skipped_count: int) -> str:
-    """The question of its confirmation, with the number in it."""
-    skipped_note = f" ({skipped_count:,} more would be skipped)" if skipped_count else ""
-    effect = "connect to another auth" if connection is ConnectionKind.AUTH else "reconnect elsewhere"
-    return f"Have {target_count:,} agent{'s' if target_count != 1 else ''} {effect}{skipped_note}?"
+    """Return the question that a person confirms."""
+    skipped_note = f" ({skipped_count:,} more will be skipped)" if skipped_count else ""
+    effect = "auth" if connection is ConnectionKind.AUTH else "proxy"
+    return f"Reconnect {target_count:,} agent{_s(target_count)} to another {effect}{skipped_note}?"
 
 
-def _count_destinations(targets: CampaignTargets, snapshot: CampaignSnapshot, abandoned_ids: Collection[str]) -> dict[str, int]:
-    """Return the auths with room for agents that leave theirs, and how many agents each has; nothing for tunnels."""
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _count_destinations(
+    targets: CampaignTargets, snapshot: CampaignSnapshot, abandoned_ids: Collection[str]
+) -> dict[str, int]:
+    """Return the auths that agents can move to, each with its number of agents; nothing for tunnels."""
     if targets.connection is not ConnectionKind.AUTH:
         return {}
     excluded_ids = {*targets.instances_to_leave, *(abandoned_ids if len(abandoned_ids) == 1 else ())}
     usable_auths = {
-        instance: auth for instance, auth in snapshot.auths.items() if auth.usable and instance not in excluded_ids
+        instance: auth
+        for instance, auth in snapshot.auths.items()
+        if auth.usable and instance not in excluded_ids
     }
     return dict(sorted((auth.name, auth.agent_count) for auth in usable_auths.values()))
 
 
 def move_strategy_of(change: Change) -> MoveStrategy:
-    """Return how a campaign moves its agents; one planned before there was a choice moves tunnels."""
+    """Return how a campaign moves its agents; campaigns without a stored connection move tunnels."""
     parameters = change.parameters
-    return create_move_strategy(parameters.get("connection", ConnectionKind.TUNNEL), parameters.get("leave", ()))
+    return create_move_strategy(
+        parameters.get("connection", ConnectionKind.TUNNEL), parameters.get("leave", ())
+    )
 
 
 def settings_of(change: Change) -> CampaignSettings:
-    """How it goes about it."""
+    """Return the settings of a campaign."""
     return CampaignSettings(**change.parameters["pace"])
 
 
 def counts_of(change: Change) -> CampaignCounts:
-    """How far it is."""
+    """Return the number of agents of a campaign in each state."""
     rows = change.campaign_agents.values_list("state").annotate(n=Count("pk")).order_by()
     return CampaignCounts(**{str(state): int(count) for state, count in rows})
 
 
 def advisory_id_of(change: Change) -> str:
-    """The one name of its intent, at every proxy: a proxy advises nobody twice under it."""
+    """Return the advisory id of a campaign: a proxy asks no agent twice under the same id."""
     return f"campaign-{change.pk}-{int(to_seconds(change.created_at))}"
 
 
 def close_campaign(change: Change, reason: str, now: float) -> Change:
-    """Give every agent that has none yet its result, and write the totals."""
+    """Skip every agent that has no result yet, and store the totals."""
     skip_pending_agents(change, reason, now)
     change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).update(
-        state=CampaignAgentState.SKIPPED.value, reason=f"asked, and not watched to the end: {reason}"[:255], ended_at=now
+        state=CampaignAgentState.SKIPPED.value,
+        reason=f"result unknown: {reason} while the agent was in progress"[:255],
+        ended_at=now,
     )
     return engine.update_change(change, outcome={**asdict(counts_of(change)), "ended": reason})
 
 
 def skip_pending_agents(change: Change, reason: str, now: float) -> None:
-    """Skip everybody who was not asked yet."""
+    """Skip every agent that Refloat has not asked to reconnect yet."""
     pending_states = (CampaignAgentState.WAITING.value, CampaignAgentState.DUE.value)
     change.campaign_agents.filter(state__in=pending_states).update(
         state=CampaignAgentState.SKIPPED.value, reason=reason[:255], ended_at=now
@@ -169,9 +191,11 @@ def skip_pending_agents(change: Change, reason: str, now: float) -> None:
 
 
 def count_by_skip_reason(change: Change) -> list[tuple[str, str, int]]:
-    """(state, reason, how many) of those that did not move, most first."""
+    """Return (state, reason, number) of the failed and skipped agents, most frequent first."""
     rows = (
-        change.campaign_agents.filter(state__in=(CampaignAgentState.FAILED.value, CampaignAgentState.SKIPPED.value))
+        change.campaign_agents.filter(
+            state__in=(CampaignAgentState.FAILED.value, CampaignAgentState.SKIPPED.value)
+        )
         .values_list("state", "reason")
         .annotate(n=Count("pk"))
         .order_by("-n")
@@ -194,7 +218,7 @@ def _save_target_agents(
 
 
 def _delete_expired_plan_agents(cluster: str, now: datetime) -> None:
-    """A plan that nobody can agree to any more needs no list of agents."""
+    """Delete the agents of plans that are too old to be confirmed."""
     old_plans = Change.objects.filter(
         cluster=cluster,
         kind=ChangeKind.RECONNECT.value,
@@ -205,7 +229,7 @@ def _delete_expired_plan_agents(cluster: str, now: datetime) -> None:
 
 
 def describe_progress(change: Change, now: float) -> dict[str, Any]:
-    """How far it is, for page and API."""
+    """Return the progress of a campaign, for the page and the API."""
     counts, settings = counts_of(change), settings_of(change)
     total_count = max(counts.total_count, 1)
     return {

@@ -23,23 +23,32 @@ _PROGRESS_KEYS = ("total", "done", "percent", "failed", "ok", "skipped", "remain
 
 
 def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """Continue, also after a canary that did not move. Raises WrongState."""
-    # In `parameters`: a step that is under way writes `progress` when it ends.
+    """Resume a campaign, also after a canary failed. Raises WrongStateError."""
+    # In `parameters`, because the step that a worker is making writes `progress` when it ends.
     waiver = {"canaries_waived": True} if campaigns.counts_of(change).failed else {}
-    return engine.transition(change, ChangeState.RUNNING, now, actor, parameters={**change.parameters, **waiver})
+    return engine.transition(
+        change, ChangeState.RUNNING, now, actor, parameters={**change.parameters, **waiver}
+    )
 
 
 def _stop(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """Ask nobody new, watch who was asked, and end. Raises Refused when it does not run."""
+    """Start no further agents, and end when those in progress have a result.
+
+    Raises ChangeRefusedError when it is not running.
+    """
     with engine.record_attempt_on(change, AuditAction.RECONNECT_STOP, actor, now):
         if change.state not in EXCLUSIVE_STATES:
-            raise ChangeRefusedError(f"it is {change.state}: there is nothing to stop")
+            raise ChangeRefusedError(
+                f"the campaign is {change.state}: only a running or paused campaign can be stopped"
+            )
         with transaction.atomic():
-            # The lease first, as steps of workers do, so that no two wait for each other.
+            # The lease first, as in the steps of workers, so that no deadlock can arise.
             lease.revoke(change)
             unchanged_rows = Change.objects.filter(pk=change.pk, state=change.state, step=change.step)
             if not unchanged_rows.update(parameters={**change.parameters, "stopped_by": actor.identity.name}):
-                raise WrongStateError("the change was paused, resumed or ended meanwhile: look at it again")
+                raise WrongStateError(
+                    "conflict: the campaign was paused, resumed or ended in the meantime. Reload it"
+                )
             campaigns.skip_pending_agents(change, f"stopped by {actor.identity.name}", to_seconds(now))
         change.refresh_from_db()
     if change.state == ChangeState.PAUSED:
@@ -48,13 +57,15 @@ def _stop(change: Change, actor: RequestActor, now: datetime) -> Change:
 
 
 def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """End it now; of those under way nothing more is seen. Raises WrongState."""
+    """End a campaign at once; the results of agents in progress stay unknown. Raises WrongStateError."""
     reason = f"aborted by {actor.identity.name}"
-    return engine.abort(change, actor, now, reason, lambda row: campaigns.close_campaign(row, reason, to_seconds(now)))
+    return engine.abort(
+        change, actor, now, reason, lambda row: campaigns.close_campaign(row, reason, to_seconds(now))
+    )
 
 
 class ReconnectKind(Kind):
-    """Agents that are asked to reconnect. The list of agents is frozen with the plan."""
+    """A reconnect campaign. The list of target agents is fixed with the plan."""
 
     actions: Mapping[str, ChangeAction] = {
         "pause": engine.pause,
@@ -70,11 +81,11 @@ class ReconnectKind(Kind):
 
     @override
     def require_current_plan(self, change: Change) -> None:
-        """Nothing to look for: operators cannot write what the plan was made on."""
+        """Raise nothing: no operator can change what the plan is based on."""
 
     @override
     def cancel(self, change: Change, actor: RequestActor, now: datetime) -> Change:
-        """Cancel one that has not begun: its agents are skipped, and of a mere plan the list is forgotten."""
+        """Cancel a campaign that has not started, and skip its agents; of an unconfirmed plan, delete them."""
         if change.state in EXCLUSIVE_STATES:
             return super().cancel(change, actor, now)
         reason = f"cancelled by {actor.identity.name}"

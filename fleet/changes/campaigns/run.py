@@ -1,7 +1,7 @@
-"""One step of a reconnect campaign: see who moved, give up if too many did not, choose who is next, ask them.
+"""One step of a reconnect campaign: store results, abort above a threshold, select the next agents, ask them to move.
 
-Called every second or so, by any worker, under the cluster's lease. Each row is written before its agent is asked,
-and a proxy advises nobody twice under one name: a step that dies with its worker is made again without harm.
+Any worker makes a step every second or so, under the cluster's lease. It stores each row before it asks the agent, and
+a proxy asks no agent twice under one advisory id, so a step of a worker that died can be repeated.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 
 logger = logging.getLogger(__name__)
 
-#: Agents are given this long to answer that they stay, and are looked at again after as long; seconds.
+#: Seconds before the answers of agents are read, and between two such reads.
 _RESPONSE_DELAY_SECONDS = 2.0
-#: Rows looked at before some are found that may be asked: the others wait for room at their proxy.
+#: Pending agents to read for each that may be selected: others wait for the concurrency limit of their proxy.
 _LOOK_AHEAD_FACTOR = 4
-#: Rows of one UPDATE.
+#: Rows in one UPDATE.
 _BATCH_SIZE = 300
 
 
 class _CampaignStep:
-    """One step, at one moment."""
+    """One step of a campaign at one moment."""
 
     def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         self.change, self.context, self.held_lease = change, context, held_lease
@@ -50,23 +50,32 @@ class _CampaignStep:
         self.strategy = campaigns.move_strategy_of(change)
 
     def run(self) -> None:
-        """Make it."""
+        """Make the step."""
         if self.table.as_of is None or self.table.stale:
-            # Blind: nobody can be seen to move, and nobody may be asked.
-            self._save_progress("the pollers are blind: nobody is asked until they see again")
+            # Without current data no result can be seen, so no agent may be asked.
+            self._save_progress("waiting for current data: updates of the fleet stopped")
             return
         if (stopped_by := self.change.parameters.get("stopped_by")) is not None:
-            # A step that was under way when it was stopped may have chosen some.
+            # A step that ran while the campaign was stopped may have selected some agents.
             campaigns.skip_pending_agents(self.change, f"stopped by {stopped_by}", self.now)
-        in_progress_rows = list(self.change.campaign_agents.filter(state__in=[state.value for state in campaign_rules.IN_PROGRESS]))
+        in_progress_rows = list(
+            self.change.campaign_agents.filter(
+                state__in=[state.value for state in campaign_rules.IN_PROGRESS]
+            )
+        )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in in_progress_rows})
         self.progress.setdefault("stranded", snapshot.stranded_count)
         requested_rows = [row for row in in_progress_rows if row.state == CampaignAgentState.ASKED]
         self._record_outcomes(requested_rows, snapshot)
-        self._record_declined_agents([row for row in requested_rows if row.state == CampaignAgentState.ASKED and row.told])
+        self._record_declined_agents(
+            [row for row in requested_rows if row.state == CampaignAgentState.ASKED and row.told]
+        )
         if self._end_if_due(snapshot):
             return
-        self._resend_requests([row for row in requested_rows if row.state == CampaignAgentState.ASKED and not row.told], snapshot)
+        self._resend_requests(
+            [row for row in requested_rows if row.state == CampaignAgentState.ASKED and not row.told],
+            snapshot,
+        )
         wait_reason = ""
         if self.change.state == ChangeState.RUNNING:
             wait_reason = self._schedule_agents()
@@ -78,21 +87,21 @@ class _CampaignStep:
         self._save_progress(wait_reason)
 
     def _record_outcomes(self, rows: list[CampaignAgent], snapshot: CampaignSnapshot) -> None:
-        """See what became of those that were asked, by rounds that began after they were."""
+        """Store the results of agents in progress, from rounds that began after the agents were asked."""
         finished_rows = []
         for row in rows:
             outcome = self.strategy.decide_outcome(row, snapshot, self.settings, self.now)
             if outcome is None or (self.table.as_of or 0) <= (row.asked_at or 0.0):
                 continue
             if not row.told and outcome.state is CampaignAgentState.FAILED:
-                continue  # its time begins when its proxy has been told
+                continue  # the timeout starts when the proxy has accepted the request
             row.state, row.reason, row.ended_at = outcome.state.value, outcome.reason, self.now
             row.new_proxy, row.new_auth = outcome.new_proxy, outcome.new_auth
             finished_rows.append(row)
         self._save(finished_rows, "state", "reason", "new_proxy", "new_auth", "ended_at")
 
     def _record_declined_agents(self, rows: list[CampaignAgent]) -> None:
-        """Hear who answered that it stays: it was not moved, and no harm was done."""
+        """Store the results of agents that answered that they keep their connection."""
         rows = [row for row in rows if self.now - (row.asked_at or 0.0) >= _RESPONSE_DELAY_SECONDS]
         if not rows or self.now - float(self.progress.get("heard_at", 0.0)) < _RESPONSE_DELAY_SECONDS:
             return
@@ -105,21 +114,33 @@ class _CampaignStep:
                     proxy, campaigns.advisory_id_of(self.change), [row.agent_id for row in proxy_rows], auth
                 )
             except AdminError as error:
-                logger.info("campaign %d: %s: %s", self.change.pk, proxy, error)
-                continue  # the next look, or their patience
+                logger.info(
+                    "campaign %d: could not read the answers of agents from proxy %s: %s",
+                    self.change.pk,
+                    proxy,
+                    error,
+                )
+                continue  # the next read, or the per-agent timeout, decides
             staying_ids = set(advice.staying_ids)
             for row in proxy_rows:
                 if row.agent_id in staying_ids:
                     reason = self.strategy.stay_reason_of(advice.staying_reasons.get(row.agent_id, ""))
-                    row.state, row.ended_at, row.reason = self.strategy.stay_state.value, self.now, reason[:255]
+                    row.state, row.ended_at, row.reason = (
+                        self.strategy.stay_state.value,
+                        self.now,
+                        reason[:255],
+                    )
                     staying_rows.append(row)
         self._save(staying_rows, "state", "reason", "ended_at")
 
     def _end_if_due(self, snapshot: CampaignSnapshot) -> bool:
-        """End it, or pause it, if that is due."""
+        """End or pause the campaign where necessary; return whether that happened."""
         counts = campaigns.counts_of(self.change)
         abort_reason = campaign_rules.find_abort_reason(
-            counts, self.settings, stranded_count=snapshot.stranded_count, initial_stranded_count=self.progress["stranded"]
+            counts,
+            self.settings,
+            stranded_count=snapshot.stranded_count,
+            initial_stranded_count=self.progress["stranded"],
         )
         if abort_reason:
             self._close(ChangeState.FAILED, f"aborted: {abort_reason}")
@@ -127,7 +148,11 @@ class _CampaignStep:
         if counts.remaining_count == 0:
             stopped_by = self.change.parameters.get("stopped_by")
             state = ChangeState.CANCELLED if stopped_by else ChangeState.VERIFIED
-            detail = f"stopped by {stopped_by}" if stopped_by else f"{counts.ok:,} of {counts.total_count:,} agents moved"
+            detail = (
+                f"stopped by {stopped_by}"
+                if stopped_by
+                else f"{counts.ok:,} of {counts.total_count:,} agents succeeded"
+            )
             if self.change.state == ChangeState.PAUSED:
                 engine.transition(self.change, ChangeState.RUNNING, self.moment)
             self._close(state, detail)
@@ -136,10 +161,14 @@ class _CampaignStep:
             self.progress.setdefault("canaries_at", self.now)
         if self.progress.get("canaries_at") is None and self.settings.canaries:
             if counts.failed and self.change.state == ChangeState.RUNNING:
-                engine.transition(self.change, ChangeState.PAUSED, self.moment, detail="a canary did not move")
+                engine.transition(
+                    self.change, ChangeState.PAUSED, self.moment, detail="paused: a canary failed"
+                )
                 return True
             started_count = counts.total_count - counts.waiting - counts.skipped
-            if started_count >= self.settings.canaries and campaign_rules.have_canaries_succeeded(counts, self.settings):
+            if started_count >= self.settings.canaries and campaign_rules.have_canaries_succeeded(
+                counts, self.settings
+            ):
                 self.progress["canaries_at"] = self.now
         return False
 
@@ -153,7 +182,7 @@ class _CampaignStep:
         )
 
     def _schedule_agents(self) -> str:
-        """Choose who is next; answers what it waits for when nobody is."""
+        """Select the next agents; return what the campaign waits for when it can select none."""
         counts = campaigns.counts_of(self.change)
         admission = campaign_rules.admit(
             counts,
@@ -195,25 +224,32 @@ class _CampaignStep:
         self.progress["credit"] += admission.count - len(due_rows) if len(due_rows) < admission.count else 0
         if due_rows or skipped_rows:
             return ""
-        return f"{self.settings.per_proxy} agents are under way at each {self.strategy.abandoned_kind}"
+        return (
+            f"concurrency limit reached: {self.settings.per_proxy} agents in progress per "
+            f"{self.strategy.abandoned_kind}"
+        )
 
     def _remaining_capacity(self) -> dict[str, int]:
         capacity: dict[str, int] = defaultdict(lambda: self.settings.per_proxy)
         states = [state.value for state in campaign_rules.IN_PROGRESS]
-        for abandoned_instance in self.change.campaign_agents.filter(state__in=states).values_list("leaves", flat=True):
+        for abandoned_instance in self.change.campaign_agents.filter(state__in=states).values_list(
+            "leaves", flat=True
+        ):
             capacity[abandoned_instance] -= 1
         return capacity
 
     def _unschedule_agents(self) -> None:
-        """Nobody is to be asked now: who was chosen waits again, for the fleet will be another one then."""
+        """Return scheduled agents to pending while none may be asked: the fleet may look different later."""
         with lease.fenced_transaction(self.held_lease):
             self.change.campaign_agents.filter(state=CampaignAgentState.DUE.value).update(
                 state=CampaignAgentState.WAITING.value, leaves="", via="", held=[], due_at=None
             )
 
     def _send_due_requests(self) -> None:
-        """Ask those whose moment has come, if nothing speaks against it by now."""
-        due_rows = list(self.change.campaign_agents.filter(state=CampaignAgentState.DUE.value, due_at__lte=self.now))
+        """Ask the scheduled agents that are due, unless there is a reason by now to skip them."""
+        due_rows = list(
+            self.change.campaign_agents.filter(state=CampaignAgentState.DUE.value, due_at__lte=self.now)
+        )
         snapshot = CampaignSnapshot(self.table, {row.agent_id for row in due_rows})
         requested_rows = []
         for row in due_rows:
@@ -224,26 +260,34 @@ class _CampaignStep:
             elif not self.strategy.is_connected(agent, row.leaves):
                 row.state = CampaignAgentState.WAITING.value
             else:
-                row.state, row.asked_at, row.held = CampaignAgentState.ASKED.value, self.now, sorted(agent.proxies)
+                row.state, row.asked_at, row.held = (
+                    CampaignAgentState.ASKED.value,
+                    self.now,
+                    sorted(agent.proxies),
+                )
                 row.via = self.strategy.choose_relay_proxy(agent, snapshot, row.agent_id)
                 requested_rows.append(row)
         self._save(due_rows, "state", "reason", "asked_at", "held", "via", "ended_at")
-        # Before they are asked: the round that sees one elsewhere is to know why.
+        # Before the request, so that the round that sees an agent at another instance knows why.
         working_agents.mark_agents(self.change, self.context.writer, self.progress)
         self._send_requests(requested_rows)
 
     def _resend_requests(self, rows: list[CampaignAgent], snapshot: CampaignSnapshot) -> None:
-        """Ask those again whose proxy did not answer, or whose step died: they may have been asked, or not."""
+        """Repeat requests that no proxy has confirmed: the proxy did not respond, or the worker died."""
         changed_rows = []
         for row in rows:
             agent = snapshot.find_agent(row.agent_id)
             skip_reason = self.strategy.find_skip_reason(agent, snapshot)
             if skip_reason or agent is None:
                 row.state, row.ended_at = CampaignAgentState.SKIPPED.value, self.now
-                row.reason = f"nobody knows whether it was asked, and by now {skip_reason}"[:255]
+                row.reason = f"unknown whether the agent received the request; {skip_reason}"[:255]
                 changed_rows.append(row)
-            elif (relay_proxy := self.strategy.choose_relay_proxy(agent, snapshot, row.agent_id, avoided_proxies=(row.via,))) != row.via:
-                # The proxy did not answer: another one may. An agent that has the advice from both moves once.
+            elif (
+                relay_proxy := self.strategy.choose_relay_proxy(
+                    agent, snapshot, row.agent_id, avoided_proxies=(row.via,)
+                )
+            ) != row.via:
+                # The proxy did not respond; try another. An agent that gets the request from both moves once.
                 row.via = relay_proxy
                 changed_rows.append(row)
         self._save(changed_rows, "state", "reason", "via", "ended_at")
@@ -264,21 +308,29 @@ class _CampaignStep:
                 auth,
             )
         except AdminError as error:
-            logger.warning("campaign %d: %s: %s", self.change.pk, proxy, error)
-            self._fail_unsent([row for row in rows if self.now - (row.asked_at or 0.0) >= self.settings.patience])
-            return  # the others are asked again by the next step
+            logger.warning(
+                "campaign %d: proxy %s did not accept the request to reconnect %d agents: %s",
+                self.change.pk,
+                proxy,
+                len(rows),
+                error,
+            )
+            self._fail_unsent(
+                [row for row in rows if self.now - (row.asked_at or 0.0) >= self.settings.patience]
+            )
+            return  # the next step repeats the others
         absent_ids = set(advice.absent_ids)
         for row in rows:
             if row.agent_id in absent_ids and row.asked_at == self.now:
                 row.state, row.ended_at = CampaignAgentState.SKIPPED.value, self.now
-                row.reason = "its tunnel had gone when it was to be asked"
+                row.reason = "the agent's tunnel had closed before Refloat could ask it"
             row.told, row.asked_at = True, self.now
         self._save(rows, "told", "asked_at", "state", "reason", "ended_at")
 
     def _fail_unsent(self, rows: list[CampaignAgent]) -> None:
         for row in rows:
             row.state, row.ended_at = CampaignAgentState.FAILED.value, self.now
-            row.reason = f"its proxy could not be told to ask it within {self.settings.patience} s"
+            row.reason = f"timed out: the proxy did not accept the request within {self.settings.patience} s"
         self._save(rows, "state", "reason", "ended_at")
 
     def _save(self, rows: list[CampaignAgent], *columns: str) -> None:
@@ -286,7 +338,7 @@ class _CampaignStep:
             CampaignAgent.objects.bulk_update(rows, columns, batch_size=_BATCH_SIZE)
 
     def _renew_lease(self) -> None:
-        """Keep the lease: proxies that do not answer take seconds each."""
+        """Renew the lease, because each proxy that does not respond takes seconds."""
         lease.renew(self.held_lease, self.context.now())
 
     def _save_progress(self, wait_reason: str) -> None:
@@ -296,7 +348,7 @@ class _CampaignStep:
 
 
 class CampaignRunner(Runner):
-    """Makes the steps of campaigns, and takes the marks of those that are over out of the record."""
+    """Makes the steps of campaigns, and removes the *reconnecting* marks of ended ones from the fleet data."""
 
     @override
     def find_due(self, changes: QuerySet[Change]) -> Iterator[Change]:
@@ -315,7 +367,7 @@ class CampaignRunner(Runner):
 
 
 def _group_by_proxy(rows: list[CampaignAgent]) -> dict[tuple[str, str], list[CampaignAgent]]:
-    """Return agents by the proxy that asks them and the auth they are to leave, which is empty for tunnels."""
+    """Return agents by the proxy that asks them and the auth that they are to leave, which is empty for tunnels."""
     rows_by_proxy: dict[tuple[str, str], list[CampaignAgent]] = defaultdict(list)
     for row in rows:
         rows_by_proxy[(row.via, row.leaves) if row.via else (row.leaves, "")].append(row)

@@ -1,6 +1,6 @@
-"""Which agents are *working*: those a campaign has asked, until what became of them is known. docs/verdicts.md.
+"""Marks the agents in progress of a campaign as *reconnecting* (verdict slug `working`). docs/reference/verdicts.md.
 
-The record is told all of them at once, so a step that was lost, or a Redis that was away, is made good by the next.
+Each step writes all marks to Redis again, so it repairs a lost step, and marks that were lost with Redis.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES
 
 logger = logging.getLogger(__name__)
 
-#: In `Change.progress`: the record may name agents of it; and it could not be told the last time.
+#: Keys of `Change.progress`: Redis may hold marks of the campaign; and the last write of the marks failed.
 _MARKED_KEY, _UNMARKED_KEY = "working", "working_untold"
 
 
 def mark_agents(change: Change, writer: Writer, progress: dict[str, Any]) -> None:
-    """Say whom a running campaign has under way, each until it would have failed; take note of it in `progress`."""
+    """Mark the agents in progress of a running campaign until their timeout, and note that in `progress`."""
     timeout_seconds = campaigns.settings_of(change).patience
-    requested_rows = change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).values_list("agent_id", "asked_at")
+    requested_rows = change.campaign_agents.filter(state=CampaignAgentState.ASKED.value).values_list(
+        "agent_id", "asked_at"
+    )
     deadlines = {agent: (requested_at or 0.0) + timeout_seconds for agent, requested_at in requested_rows}
     if not deadlines and not progress.get(_MARKED_KEY):
         return
     if not change.progress.get(_MARKED_KEY):
-        # Before the record: who ends it meanwhile must know that there is something to take away.
+        # Before Redis, so that whoever ends the campaign meanwhile knows that there are marks to remove.
         engine.update_change(change, progress={**change.progress, _MARKED_KEY: True})
     progress.update(_write_marks(change, writer, deadlines))
 
 
 def find_marked_ended(changes: QuerySet[Change]) -> QuerySet[Change]:
-    """Return those of some changes that are over while the record may still name their agents."""
+    """Return the ended campaigns whose marks may still be in Redis."""
     marked_changes = changes.filter(**{f"progress__{_MARKED_KEY}": True})
     return marked_changes.exclude(state__in=[state.value for state in EXCLUSIVE_STATES])
 
 
 def clear_marks(change: Change, writer: Writer) -> None:
-    """Take the marks of one that is over away, with the lease of its cluster."""
+    """Remove the marks of an ended campaign, under the lease of its cluster."""
     marked_changes = Change.objects.filter(cluster=change.cluster_id, **{f"progress__{_MARKED_KEY}": True})
     if marked_changes.filter(state__in=[state.value for state in EXCLUSIVE_STATES]).exists():
-        # The next step of the one that runs says who is working, and names none of this one's.
+        # The next step of the running campaign replaces all marks.
         marks: dict[str, Any] = {_MARKED_KEY: False}
     else:
         marks = _write_marks(change, writer, {})
@@ -57,11 +59,13 @@ def clear_marks(change: Change, writer: Writer) -> None:
 
 
 def _write_marks(change: Change, writer: Writer, deadlines: Mapping[str, float]) -> dict[str, Any]:
-    """Tell the record; answers what is to be noted. Without it the campaign goes on, said once in the log."""
+    """Write the marks; return what to note in `progress`. On an error the campaign goes on, and logs one warning."""
     try:
         writer.expect_reconnects(change.cluster_id, deadlines)
     except StateError as error:
         if not change.progress.get(_UNMARKED_KEY):
-            logger.warning("campaign %d: nobody is shown as working: %s", change.pk, error)
+            logger.warning(
+                "campaign %d: could not mark agents as reconnecting in Redis: %s", change.pk, error
+            )
         return {_MARKED_KEY: True, _UNMARKED_KEY: True}
     return {_MARKED_KEY: bool(deadlines), _UNMARKED_KEY: False}

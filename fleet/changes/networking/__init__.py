@@ -1,3 +1,3 @@
-"""Changes of the networking config. docs/networking-config.md"""
+"""Changes of the networking config. docs/reference/networking-config.md"""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What closing tunnels will do, foreseen before it is switched on: how many, of whom, where and when.
+"""The expected tunnel closings of a config change: how many, of which agents, at which proxies, and when.
 
-Runs the agents' own rule (`protocol.graceful_closing`) over what is seen of each agent, until nothing more would close.
-docs/networking-config.md, "The plan". Pure.
+Applies the agents' own rule (`protocol.graceful_closing`) to each agent until no further tunnel would close.
+docs/reference/networking-config.md, "Plan". Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import StrEnum
 from fleet.protocol.networking.config import NetworkingConfig
 from fleet.protocol.recovery.graceful_closing import (
     ClosingPolicy,
-    LiveTunnel,
     ClosingReason,
+    LiveTunnel,
     closable_by_rfd,
     first_by_rfd,
 )
@@ -25,7 +25,7 @@ CountRange = tuple[int, int]
 
 
 class ClosingRule(StrEnum):
-    """Which rule closes tunnels."""
+    """The rule that closes tunnels."""
 
     NONE = "none"
     RFD = "rfd"
@@ -33,16 +33,16 @@ class ClosingRule(StrEnum):
 
     @property
     def label(self) -> str:
-        """Its name for a person."""
+        """The name of the rule on pages."""
         return {
-            "none": "no rule: nothing is closed",
+            "none": "no rule: no tunnels close",
             "rfd": "RFD 226, GracefulTunnelClosing",
             "upstream": "upstream's disconnect threshold",
         }[self]
 
 
 def rule_of(config: NetworkingConfig) -> ClosingRule:
-    """The rule that a config puts in force; a threshold wins, as agents have it."""
+    """Return the rule that a config enables. A disconnect threshold takes precedence, as in agents."""
     if config.tunnel_disconnect_threshold > 0:
         return ClosingRule.UPSTREAM
     return ClosingRule.RFD if config.graceful_tunnel_closing else ClosingRule.NONE
@@ -50,43 +50,43 @@ def rule_of(config: NetworkingConfig) -> ClosingRule:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTunnel:
-    """A tunnel of an agent as a proxy reports it, and what the agent said of it."""
+    """A tunnel of an agent, as reported by its proxy and by the agent."""
 
     proxy_id: str
-    #: User connections on it; None when the agent was not asked lately.
+    #: User connections on the tunnel; None: no recent report of the agent.
     session_count: int | None = None
     opened_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedAgent:
-    """An agent with the tunnels it holds."""
+    """An agent with its tunnels."""
 
     id: str
-    #: How many it says it wants; 0: one to every proxy.
+    #: Number of tunnels that the agent aims for; 0: one to every proxy.
     desired_count: int
     tunnels: tuple[ObservedTunnel, ...]
-    #: Whether its version knows how to close; None when its version was not said.
+    #: Whether the agent's version supports closing; None: version unknown.
     can_close: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedProxy:
-    """A proxy, as agents must see it by now."""
+    """A proxy, as agents see it."""
 
     id: str
     name: str
-    #: Unexpired, so that agents track it.
+    #: Agents track the proxy, because it is not expired.
     is_tracked: bool = True
-    #: Of its group's newest generation.
+    #: The proxy is of the newest generation of its group.
     is_newest: bool = True
-    #: Silent or unhealthy: it may expire while agents wait, or not.
+    #: The proxy is not responding or unhealthy, so it may expire while agents wait.
     is_uncertain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingStep:
-    """The nth closing of agents that close n or more: how many, between which times after the change, seconds."""
+    """The nth closing of each agent: number of tunnels, earliest and latest time after the change, seconds."""
 
     nth: int
     tunnels: int
@@ -96,53 +96,53 @@ class ClosingStep:
 
 @dataclass(frozen=True, slots=True)
 class ProxyOutlook:
-    """One proxy before and after."""
+    """The tunnels of one proxy before and after the change."""
 
     id: str
     name: str
     before: int
     after: CountRange
-    #: Tunnels to it that close, and that agents dial.
+    #: Tunnels that close, and that agents open.
     closes: CountRange
     dials: CountRange
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingPlan:
-    """What is foreseen. A range has equal ends where there is no doubt."""
+    """The expected closings. Both ends of a range are equal where the number is certain."""
 
     rule: ClosingRule
     closes: CountRange
-    #: Of those, by reason.
+    #: Closings of excess tunnels, and of tunnels to expired proxies.
     excess: CountRange
     expired: CountRange
-    #: Agents that close at least one.
+    #: Agents that close at least one tunnel.
     agents: CountRange
-    #: Closing tunnels that carry user connections: they end with their last one.
+    #: Closing tunnels with user connections; each ends with its last one.
     carrying: CountRange
-    #: Agents that will hold exactly one tunnel because of it.
+    #: Agents that keep exactly one tunnel after their closings.
     left_with_one: int
-    #: Tunnels that agents will dial, for more are wanted.
+    #: Tunnels that agents open.
     opens: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
-    #: Agents that would close tunnels, but whose version does not know how; and those of which no version was said.
+    #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
     too_old: int
     version_unknown: int
-    #: Who is touched: the agents that close or dial.
+    #: Ids of the affected agents: those that close or open tunnels.
     affected_agents: tuple[str, ...] = field(repr=False, default=())
-    #: Tunnels of those that close, now.
+    #: Present number of tunnels, by agent that closes some.
     closing_tunnel_counts: Mapping[str, int] = field(repr=False, default_factory=dict)
-    #: By agent that dials and closes nothing: how many tunnels it has now, and how many it dials.
+    #: Present number of tunnels and number to open, by agent that opens some and closes none.
     dialing_agents: Mapping[str, CountRange] = field(repr=False, default_factory=dict)
-    #: All tunnels now, and in the end.
+    #: Tunnels of the fleet, now and after the change.
     tunnels: int = 0
     tunnels_after: CountRange = (0, 0)
 
 
 @dataclass(slots=True)
 class _Scenario:
-    """The future under one assumption about proxies of which we are not sure."""
+    """The result under one assumption about which doubtful proxies expire."""
 
     close_count: int = 0
     counts_by_reason: Counter[ClosingReason] = field(default_factory=Counter)
@@ -170,9 +170,9 @@ def forecast_closings(
     proxies: Sequence[ObservedProxy],
     tunnel_counts: Mapping[str, int],
 ) -> ClosingPlan:
-    """Foresee what `after` does to agents; `held` is how many tunnels each proxy, by id, has now.
+    """Return the expected effect of the config `after`. `tunnel_counts`: present number of tunnels by proxy id.
 
-    An agent that wants another number than `before` says was told so by its own flag, and goes on wanting that.
+    An agent that aims for a number other than that of `before` has a flag for it, which stays in effect.
     """
     agent_list = list(agents)
     tracked_ids = {proxy.id for proxy in proxies if proxy.is_tracked}
@@ -180,7 +180,11 @@ def forecast_closings(
     newest_ids = {proxy.id for proxy in proxies if proxy.is_newest}
     policy = ClosingPolicy.of(after)
     base_scenario = _simulate(before, after, policy, agent_list, tracked_ids, newest_ids)
-    expiry_scenario = base_scenario if certain_ids == tracked_ids else _simulate(before, after, policy, agent_list, certain_ids, newest_ids)
+    expiry_scenario = (
+        base_scenario
+        if certain_ids == tracked_ids
+        else _simulate(before, after, policy, agent_list, certain_ids, newest_ids)
+    )
     return _summarize(after, policy, base_scenario, expiry_scenario, proxies, tunnel_counts)
 
 
@@ -193,13 +197,19 @@ def _summarize(
     tunnel_counts: Mapping[str, int],
 ) -> ClosingPlan:
     scenarios = (base_scenario, expiry_scenario)
-    # Versions nobody said are taken for new ones, unless some are known to be old.
-    doubtful_closes = {id(scenario): scenario.unknown_version_closes if scenario.old_version_count else 0 for scenario in scenarios}
+    # Unknown versions count as new, unless some agents are known to be too old.
+    doubtful_closes = {
+        id(scenario): scenario.unknown_version_closes if scenario.old_version_count else 0
+        for scenario in scenarios
+    }
 
     def range_of(low: Iterable[int], high: Iterable[int]) -> CountRange:
         return max(min(low), 0), max(high)
 
-    close_range = range_of((variant.close_count - doubtful_closes[id(variant)] for variant in scenarios), (variant.close_count for variant in scenarios))
+    close_range = range_of(
+        (variant.close_count - doubtful_closes[id(variant)] for variant in scenarios),
+        (variant.close_count for variant in scenarios),
+    )
     open_count, tunnel_count = sum(base_scenario.dial_counts.values()), sum(tunnel_counts.values())
     return ClosingPlan(
         rule=rule_of(after),
@@ -207,31 +217,44 @@ def _summarize(
         excess=_range_of(variant.counts_by_reason[ClosingReason.EXCESS] for variant in scenarios),
         expired=_range_of(variant.counts_by_reason[ClosingReason.EXPIRED] for variant in scenarios),
         agents=_range_of(len(variant.closing_tunnel_counts) for variant in scenarios),
-        carrying=range_of((variant.carrying_min for variant in scenarios), (variant.carrying_max for variant in scenarios)),
+        carrying=range_of(
+            (variant.carrying_min for variant in scenarios), (variant.carrying_max for variant in scenarios)
+        ),
         left_with_one=base_scenario.last_tunnel_count,
         opens=open_count,
         steps=tuple(
-            ClosingStep(nth, count, *_closing_times(policy, nth)) for nth, count in sorted(base_scenario.counts_by_step.items())
+            ClosingStep(nth, count, *_closing_times(policy, nth))
+            for nth, count in sorted(base_scenario.counts_by_step.items())
         ),
-        proxies=tuple(_proxy_outlook_of(proxy, tunnel_counts.get(proxy.id, 0), base_scenario, expiry_scenario) for proxy in proxies),
+        proxies=tuple(
+            _proxy_outlook_of(proxy, tunnel_counts.get(proxy.id, 0), base_scenario, expiry_scenario)
+            for proxy in proxies
+        ),
         too_old=base_scenario.old_version_count,
         version_unknown=base_scenario.unknown_version_count,
         affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.dial_counts})),
-        closing_tunnel_counts={**expiry_scenario.closing_tunnel_counts, **base_scenario.closing_tunnel_counts},
+        closing_tunnel_counts={
+            **expiry_scenario.closing_tunnel_counts,
+            **base_scenario.closing_tunnel_counts,
+        },
         dialing_agents={
             agent: (base_scenario.current_counts[agent], missing_count)
             for agent, missing_count in base_scenario.dial_counts.items()
-            if agent not in base_scenario.closing_tunnel_counts and agent not in expiry_scenario.closing_tunnel_counts
+            if agent not in base_scenario.closing_tunnel_counts
+            and agent not in expiry_scenario.closing_tunnel_counts
         },
         tunnels=tunnel_count,
-        tunnels_after=(max(tunnel_count - close_range[1] + open_count, 0), max(tunnel_count - close_range[0] + open_count, 0)),
+        tunnels_after=(
+            max(tunnel_count - close_range[1] + open_count, 0),
+            max(tunnel_count - close_range[0] + open_count, 0),
+        ),
     )
 
 
 def _closing_times(policy: ClosingPolicy, nth: int) -> tuple[float, float]:
-    """Return when an agent's nth closing comes at the earliest and at the latest, seconds after the change.
+    """Return the earliest and latest time of an agent's nth closing, seconds after the change.
 
-    By the RFD's rule each surplus tunnel has a wait of its own; by upstream's the wait begins anew with each closing.
+    In RFD 226's rule each excess tunnel has a wait of its own; in upstream's the wait restarts with each closing.
     """
     return (nth * policy.threshold, nth * policy.threshold) if policy.threshold > 0 else policy.wait
 
@@ -241,7 +264,9 @@ def _range_of(numbers: Iterable[int]) -> CountRange:
     return min(number_list), max(number_list)
 
 
-def _proxy_outlook_of(proxy: ObservedProxy, before: int, base_scenario: _Scenario, expiry_scenario: _Scenario) -> ProxyOutlook:
+def _proxy_outlook_of(
+    proxy: ObservedProxy, before: int, base_scenario: _Scenario, expiry_scenario: _Scenario
+) -> ProxyOutlook:
     min_losses = min(scenario.lost_min[proxy.id] for scenario in (base_scenario, expiry_scenario))
     max_losses = max(scenario.lost_max[proxy.id] for scenario in (base_scenario, expiry_scenario))
     dial_range = base_scenario.gained_min[proxy.id], base_scenario.gained_max[proxy.id]
@@ -264,8 +289,12 @@ def _simulate(
         has_own_count = agent.desired_count != before.connection_count
         desired_count = agent.desired_count if has_own_count else after.connection_count
         snapshot = TrackerSnapshot(desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None)
-        missing_count = snapshot.desired_tunnel_count - sum(tunnel.proxy_id in desired_proxies for tunnel in agent.tunnels)
-        previous_snapshot = TrackerSnapshot(agent.desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None)
+        missing_count = snapshot.desired_tunnel_count - sum(
+            tunnel.proxy_id in desired_proxies for tunnel in agent.tunnels
+        )
+        previous_snapshot = TrackerSnapshot(
+            agent.desired_count, (), tuple(ids), tuple(desired_proxies), 0.0, None
+        )
         if missing_count > 0 and snapshot.desired_tunnel_count > previous_snapshot.desired_tunnel_count:
             _record_dials(scenario, agent, missing_count, desired_proxies)
         if policy.active and len(agent.tunnels) > 1:
@@ -273,8 +302,10 @@ def _simulate(
     return scenario
 
 
-def _record_dials(scenario: _Scenario, agent: ObservedAgent, missing_count: int, desired_proxies: Collection[str]) -> None:
-    """Take note of the tunnels an agent dials; the load balancer decides to which of the proxies that it lacks."""
+def _record_dials(
+    scenario: _Scenario, agent: ObservedAgent, missing_count: int, desired_proxies: Collection[str]
+) -> None:
+    """Count the tunnels that an agent opens; the load balancer decides to which of the missing proxies."""
     scenario.dial_counts[agent.id] = missing_count
     scenario.current_counts[agent.id] = len(agent.tunnels)
     candidate_proxies = set(desired_proxies) - {tunnel.proxy_id for tunnel in agent.tunnels}
@@ -286,30 +317,44 @@ def _record_dials(scenario: _Scenario, agent: ObservedAgent, missing_count: int,
 def simulate_closings(
     policy: ClosingPolicy, tunnels: Sequence[ObservedTunnel], snapshot: TrackerSnapshot
 ) -> list[tuple[ObservedTunnel, ClosingReason]]:
-    """The tunnels an agent would let go one after the other, the first one first."""
+    """Return the tunnels that an agent would close, in order, each with the reason."""
     open_tunnels = list(tunnels)
     closed_tunnels: list[tuple[ObservedTunnel, ClosingReason]] = []
     while len(open_tunnels) > 1:
-        live_tunnels = {candidate.proxy_id: LiveTunnel(candidate.proxy_id, candidate.opened_at, sessions=candidate.session_count or 0) for candidate in open_tunnels}
+        live_tunnels = {
+            candidate.proxy_id: LiveTunnel(
+                candidate.proxy_id, candidate.opened_at, sessions=candidate.session_count or 0
+            )
+            for candidate in open_tunnels
+        }
         if policy.threshold > 0:
             desired_count = snapshot.connection_count
-            desired_tunnels = [tunnel for proxy, tunnel in live_tunnels.items() if proxy in snapshot.desired_proxies]
+            desired_tunnels = [
+                tunnel for proxy, tunnel in live_tunnels.items() if proxy in snapshot.desired_proxies
+            ]
             if desired_count <= 0 or len(desired_tunnels) <= desired_count:
                 break
-            # The slowest goes, and nobody told us their times: any of them stands for it.
-            closed_proxy, reason = max(desired_tunnels, key=lambda candidate: candidate.opened_at).proxy, ClosingReason.EXCESS
+            # The slowest one closes, but Refloat does not know the round-trip times: any of them stands for it.
+            closed_proxy, reason = (
+                max(desired_tunnels, key=lambda candidate: candidate.opened_at).proxy,
+                ClosingReason.EXCESS,
+            )
         else:
             closable = closable_by_rfd(live_tunnels.values(), snapshot)
             if not closable:
                 break
             closed_proxy = first_by_rfd([live_tunnels[proxy] for proxy in closable], closable).proxy
             reason = closable[closed_proxy]
-        index = next(position for position, candidate in enumerate(open_tunnels) if candidate.proxy_id == closed_proxy)
+        index = next(
+            position for position, candidate in enumerate(open_tunnels) if candidate.proxy_id == closed_proxy
+        )
         closed_tunnels.append((open_tunnels.pop(index), reason))
     return closed_tunnels
 
 
-def _record_closings(scenario: _Scenario, agent: ObservedAgent, closed_tunnels: Sequence[tuple[ObservedTunnel, ClosingReason]]) -> None:
+def _record_closings(
+    scenario: _Scenario, agent: ObservedAgent, closed_tunnels: Sequence[tuple[ObservedTunnel, ClosingReason]]
+) -> None:
     if not closed_tunnels:
         return
     if agent.can_close is False:

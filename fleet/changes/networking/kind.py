@@ -1,4 +1,4 @@
-"""Changes of the networking config, as a kind."""
+"""Changes of the networking config, as a kind of change."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 
 
 class NetworkingKind(Kind):
-    """One write of the config, which is over in seconds; what agents make of it is verified afterwards."""
+    """A write of the networking config, which takes seconds; the effect on tunnels is verified afterwards."""
 
     task = "fleet.tasks.run_networking_change"
 
     @override
     def progress_of(self, change: Change, now: float) -> Mapping[str, Any]:
-        """Count the tunnels that were to close or to be dialled."""
-        expected_count = change.plan.get("closing", {}).get("closes", [0, 0])[1] + networking_plan.dial_count_of(
-            change.plan
-        )
+        """Return the progress, counted in tunnels that close or open."""
+        expected_count = change.plan.get("closing", {}).get("closes", [0, 0])[
+            1
+        ] + networking_plan.dial_count_of(change.plan)
         done_count = change.outcome.get("closed", 0) + change.outcome.get("dialled", 0)
         percent = min(100 * done_count // expected_count, 100) if expected_count else 0
         if change.state == ChangeState.VERIFIED:
@@ -38,19 +38,21 @@ class NetworkingKind(Kind):
 
     @override
     def require_current_plan(self, change: Change) -> None:
-        """Raise Conflict when another revision was read by now than the one that was planned on."""
+        """Raise NetworkingConflictError when the present revision is not the one that the plan is based on."""
         read_state = revisions.read_state_of(change.cluster_id)
         current = read_state.current if read_state is not None else None
-        # Without one, the worker that writes it looks again.
+        # Without a present revision, the worker checks again before it writes.
         if current is not None and current.revision != revisions.base_revision_of(change):
             raise NetworkingConflictError(current)
 
     @override
     def cancel(self, change: Change, actor: RequestActor, now: datetime) -> Change:
         if change.state in EXCLUSIVE_STATES:
-            # Of a write that is under way nobody can say whether it happened.
+            # Nobody can say whether a write in progress has been applied.
             with engine.record_attempt_on(change, ChangeState.CANCELLED, actor, now):
-                raise ChangeRefusedError("it is being written: it ends by itself within a minute")
+                raise ChangeRefusedError(
+                    "this change is being applied and cannot be cancelled. It finishes within 60 s"
+                )
         return super().cancel(change, actor, now)
 
     @override
@@ -59,11 +61,18 @@ class NetworkingKind(Kind):
 
     @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
-        """Plan what is stored now without the change's own part. Raises Refused when that was changed again since."""
+        """Plan the present config without this change.
+
+        Raises ChangeRefusedError when its fields were changed again since.
+        """
         current = revisions.require_current_revision(change.cluster_id)
         before, after = config_of(change.before), config_of(change.after)
         config, conflicts = rules.rebase(after, before, config_of(current.document))
         if conflicts:
             keys = ", ".join(field.key for field in conflicts)
-            raise ChangeRefusedError(f"{keys} was changed again since: look at what is stored now, and change that")
-        return revisions.plan_change(change.cluster_id, current.revision, config, actor, now, record, undone_change_id=change.pk)
+            raise ChangeRefusedError(
+                f"out of date: {keys} was changed again since. Edit the present config instead"
+            )
+        return revisions.plan_change(
+            change.cluster_id, current.revision, config, actor, now, record, undone_change_id=change.pk
+        )

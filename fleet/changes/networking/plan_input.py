@@ -1,4 +1,4 @@
-"""The agents, tunnels and proxies that a plan of the networking config is made over. Pure."""
+"""The agents, tunnels and proxies from which a networking config change is planned. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from fleet.vocabulary.instances import LOST_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.verdicts import State
 
-#: Agents before this do not know the fields that close tunnels.
+#: First version of agents that supports the fields which close tunnels.
 _MIN_CLOSING_VERSION = (0, 1)
 
 
-def fleet_snapshot_of(table: FleetTable, responses: Mapping[int, AgentReportResponse], now: float) -> FleetSnapshot:
-    """The fleet as a plan needs it. Raises Blind."""
+def fleet_snapshot_of(
+    table: FleetTable, responses: Mapping[int, AgentReportResponse], now: float
+) -> FleetSnapshot:
+    """Return the fleet data for a plan. `now`: seconds since the epoch. Raises NoEvidenceError."""
     require_evidence(table)
     assert table.as_of is not None, "a table without a round is refused as blind"
     ids = {index: view.facts.id for index, view in table.instances.items()}
@@ -54,7 +56,8 @@ def fleet_snapshot_of(table: FleetTable, responses: Mapping[int, AgentReportResp
     return FleetSnapshot(
         agents=tuple(observed_agents),
         proxies=tuple(
-            _observed_proxy_of(view, generations) for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
+            _observed_proxy_of(view, generations)
+            for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
         ),
         tunnel_counts={identity: int(counts_by_proxy[index]) for index, identity in ids.items()},
         agent_count=int(len(table.ids) - retired_mask.sum()),
@@ -64,13 +67,17 @@ def fleet_snapshot_of(table: FleetTable, responses: Mapping[int, AgentReportResp
 
 
 def tunnel_counts_of(table: FleetTable, agents: Collection[str]) -> dict[str, int]:
-    """How many tunnels some agents hold now, by id; those that are not in the record any more are left out."""
+    """Return the present number of tunnels of some agents, by id; without agents that are no longer in the fleet."""
     tunnel_counts = np.bincount(table.tunnel_agents, minlength=len(table.ids))
-    return {agent_id: int(tunnel_counts[index]) for index, agent_id in enumerate(table.ids) if agent_id in agents}
+    return {
+        agent_id: int(tunnel_counts[index]) for index, agent_id in enumerate(table.ids) if agent_id in agents
+    }
 
 
 def _observed_tunnel_of(proxy_id: str, reported_at: float, report: AgentReport | None) -> ObservedTunnel:
-    tunnel_report = next((tunnel for tunnel in report.tunnels if tunnel.proxy_id == proxy_id), None) if report else None
+    tunnel_report = (
+        next((tunnel for tunnel in report.tunnels if tunnel.proxy_id == proxy_id), None) if report else None
+    )
     if tunnel_report is None:
         return ObservedTunnel(proxy_id)
     return ObservedTunnel(proxy_id, tunnel_report.sessions, reported_at - tunnel_report.open_for_ms / 1000)

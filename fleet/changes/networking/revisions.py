@@ -1,6 +1,6 @@
-"""Changes of the networking config as far as they dial nobody: revisions, plans, what came of them.
+"""Revisions, plans and verification of networking config changes, without connections to instances.
 
-docs/networking-config.md, "In the console". Writing is in `run.py`.
+docs/reference/networking-config.md, "Console". `run.py` writes the config.
 """
 
 from __future__ import annotations
@@ -22,40 +22,47 @@ from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
+from fleet.protocol.networking.config import (
+    NetworkingConfig,
+    NetworkingConfigError,
+    NetworkingResource,
+    Origin,
+)
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
-CLOSING_UNSUPPORTED = "this cluster does not know GracefulTunnelClosing: it did not keep it when it was written"
-#: After the foreseen end: agents look now and then, and heartbeats take a moment.
+CLOSING_UNSUPPORTED = (
+    "this cluster does not support GracefulTunnelClosing: its auth discarded the field on a write"
+)
+#: Wait after the expected end, because agents check periodically and heartbeats take a moment.
 _VERIFY_SLACK = timedelta(seconds=60)
 _MAX_CURVE_POINTS = 120
 
 
 def resource_of(revision: NetworkingRevision) -> NetworkingResource:
-    """The config of a revision."""
+    """Return the config of a revision with its metadata."""
     return config_yaml.from_document(revision.document, strict=False)
 
 
 def config_of(document: Any) -> NetworkingConfig:
-    """The config of a kept document."""
+    """Return the config of a stored document."""
     return config_yaml.from_document(document, strict=False).config
 
 
 def base_revision_of(change: Change) -> str:
-    """The revision that a change was planned on."""
+    """Return the revision that the plan of a change is based on."""
     return config_yaml.from_document(change.before, strict=False).revision
 
 
 def read_state_of(cluster: str) -> NetworkingReading | None:
-    """What is known of a cluster's config; None before anybody tried to read it."""
+    """Return the last reading of a cluster's config; None when no worker has tried to read it yet."""
     return NetworkingReading.objects.select_related("current").filter(cluster=cluster).first()
 
 
 def record_revision(
     cluster: str, resource: NetworkingResource, now: datetime, *, change: Change | None = None
 ) -> NetworkingRevision:
-    """Take note of what is stored now; one that nobody here wrote is a row in the log as well."""
+    """Store the config that was read, and return its revision; with an audit entry if it was written elsewhere."""
     read_state, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
     before = read_state.current
     if before is not None and before.revision == resource.revision and change is None:
@@ -75,39 +82,40 @@ def record_revision(
     )
     NetworkingReading.objects.filter(cluster=cluster).update(current=row, read_at=now, error="")
     if resource.config.graceful_tunnel_closing:
-        # Whoever wrote it: it was kept.
+        # The auths kept the field, whoever wrote it.
         NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=True)
     if is_created and change is None and before is not None:
         attempt = CONSOLE_ACTOR.create_attempt(
             AuditAction.NETWORKING_SEEN,
             cluster,
-            "written by somebody else",
+            "written outside of Refloat",
             before=before.document,
             after=row.document,
-            detail=f"revision {row.revision} was not written through this console",
+            detail=f"revision {row.revision} was written outside of Refloat",
         )
         audit.record(attempt, AuditOutcome.DONE, now)
     return row
 
 
 def record_read_error(cluster: str, error: str) -> None:
-    """Take note that the config could not be read."""
+    """Store why the config could not be read."""
     NetworkingReading.objects.update_or_create(cluster_id=cluster, defaults={"error": error})
 
 
 def reset_closing_support(cluster: str, actor: RequestActor, now: datetime) -> None:
-    """Forget that a cluster did not know GracefulTunnelClosing: its auths may have been upgraded since."""
+    """Allow GracefulTunnelClosing again for a cluster that did not support it: its auths may have been upgraded."""
     NetworkingReading.objects.filter(cluster=cluster).update(knows_closing=None)
     audit.record(actor.create_attempt(AuditAction.NETWORKING_TRY_CLOSING, cluster), AuditOutcome.DONE, now)
 
 
 class NetworkingConflictError(StaleRevisionError):
-    """Somebody else wrote since; `theirs` is what is there."""
+    """The config was written after the plan was made; `stored_revision`: the present revision."""
 
     def __init__(self, stored_revision: NetworkingRevision) -> None:
-        author = stored_revision.who or "somebody, not through this console"
+        author = stored_revision.who or "someone outside of Refloat"
         super().__init__(
-            f"{author} wrote revision {stored_revision.revision} meanwhile; nothing of yours was lost or written",
+            f"out of date: {author} wrote revision {stored_revision.revision} in the meantime. Your "
+            "change was not applied",
             resource="networking-config",
             revision=stored_revision.revision,
         )
@@ -124,26 +132,37 @@ def plan_change(
     *,
     undone_change_id: int | None = None,
 ) -> Change:
-    """Plan a change of revision `base` into `wanted`. Raises Refused, Conflict, Blind; each is a row in the log."""
+    """Plan a change from revision `base` to `desired_config`.
+
+    Raises ChangeRefusedError, NetworkingConflictError, NoEvidenceError, each with an audit entry.
+    """
     desired_spec = config_yaml.to_document(NetworkingResource(desired_config, {}))["spec"]
     with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor, now, desired_spec):
         draft = _draft_change(cluster, base, desired_config, record, undone_change_id)
     return engine.create_change(cluster, draft, actor, now)
 
 
-def _draft_change(cluster: str, base: str, desired_config: NetworkingConfig, record: RecordSnapshot, undone_change_id: int | None) -> ChangeDraft:
+def _draft_change(
+    cluster: str,
+    base: str,
+    desired_config: NetworkingConfig,
+    record: RecordSnapshot,
+    undone_change_id: int | None,
+) -> ChangeDraft:
     current = require_current_revision(cluster)
     if current.revision != base:
         raise NetworkingConflictError(current)
     resource = resource_of(current)
     if resource.origin == Origin.CONFIG_FILE:
-        raise ChangeRefusedError("the config is owned by the auths' file: change it there and restart them")
+        raise ChangeRefusedError(
+            "the config is managed by the config file of the auths. Edit that file and restart the auths"
+        )
     before = rules.with_defaults(resource.config)
     desired_config = rules.with_defaults(desired_config)
     _check_config(cluster, before, desired_config)
     differences = rules.differences(before, desired_config)
     if not differences:
-        raise ChangeRefusedError("nothing is changed")
+        raise ChangeRefusedError("no changes: the values are the same as the present ones")
     fleet = None
     if networking_plan.moves_tunnels(before, desired_config):
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
@@ -160,45 +179,55 @@ def _draft_change(cluster: str, base: str, desired_config: NetworkingConfig, rec
 
 
 def _check_config(cluster: str, before: NetworkingConfig, desired_config: NetworkingConfig) -> None:
-    """Raise Refused, with problems by the key of the field, for what cannot be stored."""
+    """Raise ChangeRefusedError, with problems by key, for a config that cannot be stored."""
     try:
         rules.check(desired_config, before)
     except NetworkingConfigError as error:
-        raise ChangeRefusedError(str(error), {problem.key: problem.sentence for problem in error.problems}) from None
+        raise ChangeRefusedError(
+            str(error), {problem.key: problem.sentence for problem in error.problems}
+        ) from None
     read_state = read_state_of(cluster) if desired_config.graceful_tunnel_closing else None
     if read_state is not None and read_state.knows_closing is False:
         raise ChangeRefusedError(CLOSING_UNSUPPORTED, {"graceful_tunnel_closing": CLOSING_UNSUPPORTED})
 
 
 def require_current_revision(cluster: str) -> NetworkingRevision:
-    """The config as last read. Raises Refused when it never was."""
+    """Return the last revision that was read. Raises ChangeRefusedError when the config was never read."""
     read_state = read_state_of(cluster)
     if read_state is None or read_state.current is None:
-        reason = read_state.error if read_state is not None and read_state.error else "no worker has read it yet"
-        raise ChangeRefusedError(f"the networking config of {cluster} is not known: {reason}")
+        reason = (
+            read_state.error if read_state is not None and read_state.error else "no worker has read it yet"
+        )
+        raise ChangeRefusedError(f"the networking config of {cluster} is unknown: {reason}")
     return read_state.current
 
 
 def _title_of(field: rules.ConfigField, field_value: rules.FieldValue) -> str:
-    """One change in a title: `agent_connection_count = 2`."""
+    """Return one changed field for the title: `agent_connection_count = 2`."""
     text = rules.format_value(field, field_value)
     return f"{field.key} = {str(text).lower() if isinstance(text, bool) else text or 'empty'}"
 
 
 def verify(change: Change, table: FleetTable, now: datetime) -> None:
-    """Hold what happened against the plan; when all that was foreseen is over, the change is verified."""
+    """Compare the result with the plan; mark the change as verified when the expected time is over or all happened."""
     if table.stale or table.as_of is None or change.ended_at is None:
         return
     plan: Mapping[str, Any] = change.plan
-    outcome = networking_plan.compare_with_plan(plan, tunnel_counts_of(table, networking_plan.compared_agents_of(plan)))
+    outcome = networking_plan.compare_with_plan(
+        plan, tunnel_counts_of(table, networking_plan.compared_agents_of(plan))
+    )
     elapsed_seconds = round((now - change.ended_at).total_seconds(), 1)
     closing_curve = list(change.outcome.get("curve", ()))
     recorded_outcome = {**outcome, "at": table.as_of, "curve": closing_curve}
     if not closing_curve or closing_curve[-1][1] != outcome["closed"]:
-        recorded_outcome["curve"] = [*closing_curve, [elapsed_seconds, outcome["closed"]]][-_MAX_CURVE_POINTS:]
+        recorded_outcome["curve"] = [*closing_curve, [elapsed_seconds, outcome["closed"]]][
+            -_MAX_CURVE_POINTS:
+        ]
     if recorded_outcome["curve"] != closing_curve or outcome["dialled"] != change.outcome.get("dialled"):
         engine.update_change(change, outcome=recorded_outcome)
-    is_overdue = now > change.ended_at + timedelta(seconds=networking_plan.end_seconds_of(plan)) + _VERIFY_SLACK
+    is_overdue = (
+        now > change.ended_at + timedelta(seconds=networking_plan.end_seconds_of(plan)) + _VERIFY_SLACK
+    )
     if is_overdue or networking_plan.is_done(outcome):
         detail = networking_plan.describe_outcome(outcome)
         engine.transition(change, ChangeState.VERIFIED, now, detail=detail, outcome=recorded_outcome)

@@ -1,4 +1,4 @@
-"""Writing the networking config of a change, by a worker: update what was read, read it back, say what came of it."""
+"""Writes the networking config of a change, on a worker: update, read back, store the result."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fleet.models.networking import NetworkingReading
 from fleet.protocol.networking import config as rules
 from fleet.transport.admin import (
     AdminError,
-    RevisionConflict,
     NetworkingConfigAdmin,
+    RevisionConflict,
     StoredConfig,
     UnreachableError,
 )
 from fleet.vocabulary.changes import ChangeState
 
-#: How long a write is tried that reaches nobody.
+#: How long a write is retried while no auth is reachable.
 _WRITE_TIMEOUT = timedelta(seconds=60)
 
 
 def read_config(cluster: str, auths: AuthClient, now: datetime) -> None:
-    """Read what is stored, and take note. While a change is under way that is its own business."""
+    """Read the config of a cluster and store it; not while a change is running, which reads it back itself."""
     if engine.find_running_change(cluster) is not None:
         return
     try:
@@ -45,30 +45,40 @@ def read_config(cluster: str, auths: AuthClient, now: datetime) -> None:
 
 def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> None:
     try:
-        stored_config = context.auth_client.call(lambda client: _update_config(client, change, is_resumed=is_resumed))
+        stored_config = context.auth_client.call(
+            lambda client: _update_config(client, change, is_resumed=is_resumed)
+        )
     except UnreachableError as error:
         if change.started_at is None or context.now() < change.started_at + _WRITE_TIMEOUT:
-            engine.update_change(change, detail=f"tried again: {error}")
+            engine.update_change(change, detail=f"retrying: no auth is reachable: {error}")
             return
-        _fail_change(change, context, f"no auth could be reached; it may have been written: {error}")
+        _fail_change(
+            change, context, f"no auth was reachable within 60 s; the config may have been written: {error}"
+        )
     except RevisionConflict as error:
         _record_stored_revision(change, context)
-        _fail_change(change, context, f"somebody else wrote meanwhile, and nothing of this was: {error}")
+        _fail_change(
+            change,
+            context,
+            f"conflict: the config was changed in the meantime, and this change was not written: {error}",
+        )
     except AdminError as error:
-        _fail_change(change, context, f"the auth refused it: {error}")
+        _fail_change(change, context, f"the auth refused the config: {error}")
     else:
         _conclude(change, stored_config, context.now())
 
 
 async def _update_config(client: NetworkingConfigAdmin, change: Change, *, is_resumed: bool) -> StoredConfig:
-    """Update and read back; what a worker that died has written already is not written twice."""
+    """Write the config and read it back; `is_resumed`: do not repeat a write of a worker that died."""
     stored_config = await client.get()
     desired_config = revisions.config_of(change.after)
     if is_resumed and stored_config.resource.config == desired_config:
         return stored_config
     base_revision = revisions.base_revision_of(change)
     if stored_config.resource.revision != base_revision:
-        raise RevisionConflict(f"revision {stored_config.resource.revision} is stored, the plan is of {base_revision}")
+        raise RevisionConflict(
+            f"the stored revision is {stored_config.resource.revision}, but the plan is based on {base_revision}"
+        )
     await client.update(stored_config, replace(stored_config.resource, config=desired_config))
     return await client.get()
 
@@ -85,10 +95,10 @@ def _conclude(change: Change, stored_config: StoredConfig, now: datetime) -> Non
     if dropped_fields:
         state, sentence = (
             ChangeState.FAILED,
-            f"written, but when read back these were not kept: {', '.join(dropped_fields)}",
+            f"the config was written, but the auth did not keep these fields: {', '.join(dropped_fields)}",
         )
         if "graceful_tunnel_closing" in dropped_fields:
-            sentence = f"{revisions.CLOSING_UNSUPPORTED}; it is off"
+            sentence = f"{revisions.CLOSING_UNSUPPORTED}. It is off"
     else:
         has_moves = networking_plan.has_tunnel_moves(change.plan)
         state = ChangeState.VERIFYING if has_moves else ChangeState.VERIFIED
@@ -112,7 +122,9 @@ def _fail_change(change: Change, context: StepContext, sentence: str) -> None:
 
 def _record_stored_revision(change: Change, context: StepContext) -> None:
     try:
-        revisions.record_revision(change.cluster_id, context.auth_client.call(_get_config).resource, context.now())
+        revisions.record_revision(
+            change.cluster_id, context.auth_client.call(_get_config).resource, context.now()
+        )
     except AdminError as error:
         revisions.record_read_error(change.cluster_id, str(error))
 
@@ -122,7 +134,7 @@ async def _get_config(client: NetworkingConfigAdmin) -> StoredConfig:
 
 
 class NetworkingRunner(Runner):
-    """Writes the config of a change, and holds what agents made of it against the plan."""
+    """Writes the config of a change, and compares the resulting tunnels with the plan."""
 
     task = "fleet.tasks.look_after_networking"
 
@@ -141,7 +153,7 @@ class NetworkingRunner(Runner):
 
     @override
     def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
-        """Carry a confirmed change out, or go on with one whose worker died."""
+        """Carry out a confirmed change, or continue one whose worker died."""
         is_resumed = change.state == ChangeState.RUNNING
         if not is_resumed:
             engine.start(change, context.now())

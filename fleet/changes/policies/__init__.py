@@ -1,3 +1,3 @@
-"""Changes of env-driven policies. docs/policies.md"""
+"""Changes of env-driven policies. docs/reference/policies.md"""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What instances are to run with: desired policies by role and instance. docs/policies.md.
+"""The desired values of policies, by role and instance. docs/reference/policies.md.
 
-Plans of others are in `planning.py`, rollouts in `run.py`, and how all this compares in `matrix.py`.
+`planning.py` plans changes of them, `run.py` rolls them out, `matrix.py` compares them with the reported values.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fleet.protocol.policies.env_policies import ROLES
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.rollouts import RolloutStepState
 
-#: Changes that are searched for what somebody started from.
+#: Number of the newest changes to search for an earlier revision.
 _MAX_SEARCHED_CHANGES = 200
 
 
 def desired_values_of(cluster: str) -> dict[str, dict[str, str]]:
-    """All that is wanted, by target (role or instance id) and name."""
+    """Return the desired values of a cluster, by target (role or instance id) and policy name."""
     values_by_target: dict[str, dict[str, str]] = {}
     for row in DesiredPolicy.objects.filter(cluster=cluster):
         values_by_target.setdefault(row.target, {})[row.name] = row.value
@@ -35,13 +35,13 @@ def desired_values_of(cluster: str) -> dict[str, dict[str, str]]:
 
 
 def revision_of(desired_values: DesiredValues) -> str:
-    """A name for exactly this, for If-Match."""
+    """Return the revision of desired values, a hash, for If-Match."""
     non_empty_values = {target: dict(values) for target, values in desired_values.items() if values}
     return hashlib.sha256(json.dumps(non_empty_values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def find_base_values(cluster: str, revision: str) -> dict[str, dict[str, str]] | None:
-    """What was wanted when it had that revision; None when no change remembers it."""
+    """Return the desired values of an earlier revision; None when no recent change has it."""
     for desired_values in ({}, desired_values_of(cluster)):
         if revision_of(desired_values) == revision:
             return desired_values
@@ -53,8 +53,13 @@ def find_base_values(cluster: str, revision: str) -> dict[str, dict[str, str]] |
     return None
 
 
-def rebase(base: Mapping[str, str], own_values: Mapping[str, str], stored_values: Mapping[str, str]) -> dict[str, str]:
-    """What I changed of `base`, done to `theirs`; policies of one target by name."""
+def rebase(
+    base: Mapping[str, str], own_values: Mapping[str, str], stored_values: Mapping[str, str]
+) -> dict[str, str]:
+    """Return `stored_values` with the differences between `base` and `own_values`.
+
+    Values of one target by policy name.
+    """
     changed_names = {name for name in {*base, *own_values} if base.get(name) != own_values.get(name)}
     unchanged_values = {name: text for name, text in stored_values.items() if name not in changed_names}
     return unchanged_values | {name: text for name, text in own_values.items() if name in changed_names}
@@ -63,19 +68,24 @@ def rebase(base: Mapping[str, str], own_values: Mapping[str, str], stored_values
 def check_desired_values(
     desired_values: DesiredValues, roles_by_instance: Mapping[str, str], previous_values: DesiredValues
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """What is to be wanted as it is kept, and problems by `target.NAME`. `known`: role by instance id.
+    """Return desired values as they are stored, and problems by `target.NAME`.
 
-    What was wanted `before` of an instance that has gone since stays, or is forgotten.
+    `roles_by_instance`: role by instance id. The values of a deregistered instance may only stay as they were `before`,
+    or be removed.
     """
     clean_values: dict[str, dict[str, str]] = {}
     problems: dict[str, str] = {}
     for target, values in desired_values.items():
-        if target not in ROLES and target not in roles_by_instance and values in ({}, previous_values.get(target, {})):
+        if (
+            target not in ROLES
+            and target not in roles_by_instance
+            and values in ({}, previous_values.get(target, {}))
+        ):
             clean_values[target] = dict(values)
             continue
         role = target if target in ROLES else roles_by_instance.get(target)
         if role is None:
-            problems[target] = "is neither a role nor an instance that is known"
+            problems[target] = "is neither a role nor the id of an instance"
             continue
         clean_values[target], errors = env_policies.check(role, values)
         problems |= {f"{target}.{error.name}": error.sentence for error in errors}
@@ -87,7 +97,7 @@ def check_desired_values(
 
 
 def progress_of(change: Change) -> dict[str, Any]:
-    """How far a rollout is, for page and API."""
+    """Return the progress of a rollout, for the page and the API."""
     states = [RolloutStepState(state) for state in change.rollout_steps.values_list("state", flat=True)]
     done_count = sum(state in (RolloutStepState.OK, RolloutStepState.SKIPPED) for state in states)
     return {
@@ -99,20 +109,28 @@ def progress_of(change: Change) -> dict[str, Any]:
 
 
 def require_current_plan(change: Change) -> dict[str, dict[str, str]]:
-    """Return what is wanted now. Raises Stale when that is neither what was when a change was planned, nor its own."""
+    """Return the present desired values.
+
+    Raises StaleRevisionError when they are neither those before nor those after the change.
+    """
     stored_values = desired_values_of(change.cluster_id)
     if stored_values not in (change.before, change.after):
-        raise create_stale_error("somebody else changed the desired policies since this was planned", stored_values)
+        raise create_stale_error(
+            "out of date: the desired values were changed after this change was planned", stored_values
+        )
     return stored_values
 
 
 def create_stale_error(sentence: str, stored_values: DesiredValues) -> StaleRevisionError:
-    """Return the error that says what is wanted now."""
+    """Return the error for a plan that is out of date, with the revision of the present desired values."""
     return StaleRevisionError(sentence, resource="policies", revision=revision_of(stored_values))
 
 
 def store_desired_values(change: Change) -> None:
-    """Want what a change says. Raises Stale when something else is wanted by now than when it was planned."""
+    """Store the desired values of a change.
+
+    Raises StaleRevisionError when they were changed after the change was planned.
+    """
     with transaction.atomic():
         Cluster.objects.select_for_update().get(pk=change.cluster_id)
         if require_current_plan(change) == change.after:

@@ -1,4 +1,4 @@
-"""Rollouts of policies, as a kind of change."""
+"""Policy changes and their rollouts, as a kind of change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.vocabulary.rollouts import RolloutStepState
 
 
 def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """Continue, and give the instances that failed another turn."""
+    """Resume a rollout, and retry the instances that failed. Raises WrongStateError."""
 
     def retry(row: Change) -> None:
         row.rollout_steps.filter(state=RolloutStepState.FAILED.value).update(
@@ -30,17 +30,21 @@ def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
 
 
 def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
-    """Skip the instances whose turn has not come. An instance that restarts already finishes by itself."""
-    reason = f"cancelled by {actor.identity.name}; who is under way comes back by itself"
+    """End a rollout, and skip its pending instances. An instance that is restarting finishes by itself."""
+    reason = f"cancelled by {actor.identity.name}; instances that are already restarting finish by themselves"
     skipped_columns = {"state": RolloutStepState.SKIPPED.value, "detail": reason, "ended_at": to_seconds(now)}
     pending_filter = {"state": RolloutStepState.WAITING.value}
     return engine.abort(
-        change, actor, now, reason, lambda row: row.rollout_steps.filter(**pending_filter).update(**skipped_columns)
+        change,
+        actor,
+        now,
+        reason,
+        lambda row: row.rollout_steps.filter(**pending_filter).update(**skipped_columns),
     )
 
 
 class PolicyKind(Kind):
-    """Desired policies, and restarts of the instances that are to run with them."""
+    """A change of desired values, with restarts of the instances that read them."""
 
     actions: Mapping[str, ChangeAction] = {
         "pause": engine.pause,
@@ -59,21 +63,25 @@ class PolicyKind(Kind):
 
     @override
     def plan_undo(self, change: Change, actor: RequestActor, now: datetime, record: RecordSnapshot) -> Change:
-        """Plan what is desired now without the change's own part, by the terms of the change.
+        """Plan the present desired values without this change, with the rollout settings of the change.
 
-        Raises Refused when somebody changed that part again since.
+        Raises ChangeRefusedError when the same values were changed again since.
         """
         desired_values = desired.desired_values_of(change.cluster_id)
         revision = desired.revision_of(desired_values)
         before, after = change.before or {}, change.after or {}
         for target in {*before, *after}:
-            old, new, target_values = before.get(target, {}), after.get(target, {}), desired_values.setdefault(target, {})
+            old, new, target_values = (
+                before.get(target, {}),
+                after.get(target, {}),
+                desired_values.setdefault(target, {}),
+            )
             for name in {*old, *new}:
                 if old.get(name) == new.get(name):
                     continue
                 if target_values.get(name) != new.get(name):
                     raise ChangeRefusedError(
-                        f"{name} was changed again since: look at what is wanted now, and change that"
+                        f"out of date: {name} was changed again since. Edit the present desired values instead"
                     )
                 target_values.pop(name, None)
                 target_values |= {name: old[name]} if name in old else {}

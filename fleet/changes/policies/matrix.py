@@ -1,6 +1,6 @@
-"""What instances are to run with beside what they run with: every policy of every instance. Pure.
+"""The comparison of desired and reported values: every policy of every instance. Pure.
 
-docs/policies.md, "Desired and observed". What is wanted is kept by `fleet.changes.policies.desired`.
+docs/reference/policies.md, "Drift". `fleet.changes.policies.desired` stores the desired values.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from fleet.vocabulary.naming import natural_sort_key
 from fleet.vocabulary.node_policies import NodeReportResponse, PolicyReport
 from fleet.vocabulary.tags import TagEnum, Tone
 
-#: Values by target (role or instance id) and name.
+#: Desired values by target (role or instance id) and policy name.
 DesiredValues = Mapping[str, Mapping[str, str]]
 
 
 class PolicyCellState(TagEnum):
-    """How one policy of one instance compares with what is wanted."""
+    """How the value of one policy of one instance compares with its desired value."""
 
-    #: Nothing is wanted: whatever it runs with is right.
+    #: There is no desired value.
     FREE = "free", Tone.QUIET, "not managed"
-    #: It runs with what is wanted.
-    SAME = "same", Tone.GOOD, "as wanted"
-    #: It has accepted what is wanted, and runs with it after a restart.
-    RESTART = "restart", Tone.BUSY, "restart needed"
-    #: It would not run with it even after a restart.
+    #: The value in effect is the desired value.
+    SAME = "same", Tone.GOOD, "matches"
+    #: The instance has accepted the desired value, which takes effect after a restart.
+    RESTART = "restart", Tone.BUSY, "restart required"
+    #: The instance would not run with the desired value even after a restart.
     DRIFT = "drift", Tone.BAD
-    #: Nothing is wanted any more, but what it accepted once is in its file still.
+    #: There is no desired value any more, but the policies.env of the instance still has an accepted one.
     LEFT = "left", Tone.BAD, "left over"
-    #: It does not say.
+    #: The instance does not report the policy.
     UNKNOWN = "unknown", Tone.QUIET
 
 
@@ -43,69 +43,85 @@ class PolicyCell:
 
     policy: EnvPolicy
     state: PolicyCellState
-    #: What is wanted; empty: nothing.
+    #: The desired value; empty: not managed.
     desired_value: str
-    #: The role or the instance said so.
+    #: Where the desired value is set: "role", "instance", or empty.
     desired_source: str
-    #: What it runs with, and where that comes from; None when it does not say.
+    #: The value in effect, and its source; None: not reported.
     current_value: str | None
     source: Source | None
-    #: What it would run with after a restart.
+    #: The value in effect after a restart; None: not reported.
     next_value: str | None
-    #: All that it says of it; None when it does not.
+    #: The report of the instance; None: there is none.
     report: PolicyReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """One instance."""
+    """One instance with all its policies."""
 
     id: str
     name: str
     role: str
     cells: tuple[PolicyCell, ...]
-    #: Why nothing is known of it, or why it takes nothing; empty when it does.
+    #: Why the instance has no report, or does not accept policies over the network; empty when it does.
     note: str
-    #: It takes policies over the network and restarts itself.
+    #: The instance accepts policies over the network and can restart itself.
     is_managed: bool
-    #: When it was asked; None: never.
+    #: When Refloat last asked the instance, seconds since the epoch; None: never.
     polled_at: float | None
 
     @property
     def is_reporting(self) -> bool:
-        """Whether it says what it runs with."""
+        """Whether the instance reports any policy."""
         return any(cell.state is not PolicyCellState.UNKNOWN for cell in self.cells)
 
     @property
     def has_drift(self) -> bool:
-        """Whether anything is not as wanted."""
-        return any(cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART, PolicyCellState.LEFT) for cell in self.cells)
+        """Whether any policy differs from its desired value."""
+        return any(
+            cell.state in (PolicyCellState.DRIFT, PolicyCellState.RESTART, PolicyCellState.LEFT)
+            for cell in self.cells
+        )
 
 
 def desired_values_for(desired_values: DesiredValues, role: str, instance_id: str) -> dict[str, str]:
-    """What one instance is to run with: its role's, and its own over that."""
+    """Return the desired values of one instance: those of its role, overridden by its own."""
     return {**desired_values.get(role, {}), **desired_values.get(instance_id, {})}
 
 
 def create_matrix(
     views: Iterable[InstanceView], responses: Mapping[str, NodeReportResponse], desired_values: DesiredValues
 ) -> tuple[InstanceRow, ...]:
-    """Every instance with its policies, auths first."""
+    """Return every instance with its policies, auths first, without deregistered instances."""
     current_views = [view for view in views if view.state is not InstanceState.GONE]
     current_views.sort(key=lambda view: (view.facts.kind, natural_sort_key(view.facts.name)))
-    return tuple(_instance_row_of(view, responses.get(view.facts.id), desired_values) for view in current_views)
+    return tuple(
+        _instance_row_of(view, responses.get(view.facts.id), desired_values) for view in current_views
+    )
 
 
-def deregistered_values_of(lines: Iterable[InstanceRow], desired_values: DesiredValues) -> dict[str, dict[str, str]]:
-    """What is still wanted of instances that are in the record no more, by id."""
+def deregistered_values_of(
+    lines: Iterable[InstanceRow], desired_values: DesiredValues
+) -> dict[str, dict[str, str]]:
+    """Return the remaining desired values of deregistered instances, by instance id."""
     current_targets = {*ROLES, *(line.id for line in lines)}
-    return {target: dict(values) for target, values in desired_values.items() if values and target not in current_targets}
+    return {
+        target: dict(values)
+        for target, values in desired_values.items()
+        if values and target not in current_targets
+    }
 
 
-def _instance_row_of(view: InstanceView, response: NodeReportResponse | None, desired_values: DesiredValues) -> InstanceRow:
+def _instance_row_of(
+    view: InstanceView, response: NodeReportResponse | None, desired_values: DesiredValues
+) -> InstanceRow:
     role, identity = view.facts.kind.value, view.facts.id
     report = response.report if response is not None else None
-    instance_values, override_values = desired_values_for(desired_values, role, identity), desired_values.get(identity, {})
+    instance_values, override_values = (
+        desired_values_for(desired_values, role, identity),
+        desired_values.get(identity, {}),
+    )
     cells = []
     for policy in env_policies.of_role(role):
         policy_report = report.policies.get(policy.name) if report else None
@@ -125,7 +141,9 @@ def _instance_row_of(view: InstanceView, response: NodeReportResponse | None, de
                 policy_report,
             )
         )
-    note = "not asked yet" if response is None else response.error if report is None else report.refusal_reason
+    note = (
+        "no report yet" if response is None else response.error if report is None else report.refusal_reason
+    )
     return InstanceRow(
         identity,
         view.facts.name,
@@ -142,12 +160,20 @@ def _cell_state_of(name: str, desired_value: str, policy_report: PolicyReport) -
         return PolicyCellState.LEFT if _has_leftover_value(policy_report) else PolicyCellState.FREE
     current_value, next_value = policy_report.current_value.text, policy_report.next_value.text
     if env_policies.is_same_value(name, desired_value, current_value):
-        return PolicyCellState.SAME if env_policies.is_same_value(name, desired_value, next_value) else PolicyCellState.DRIFT
-    return PolicyCellState.RESTART if env_policies.is_same_value(name, desired_value, next_value) else PolicyCellState.DRIFT
+        return (
+            PolicyCellState.SAME
+            if env_policies.is_same_value(name, desired_value, next_value)
+            else PolicyCellState.DRIFT
+        )
+    return (
+        PolicyCellState.RESTART
+        if env_policies.is_same_value(name, desired_value, next_value)
+        else PolicyCellState.DRIFT
+    )
 
 
 def needs_update(row: InstanceRow, desired_values: Mapping[str, str]) -> bool:
-    """Whether an instance would have to restart, or to be told, to run with that."""
+    """Return whether an instance must accept other values, or restart, to match `desired_values`."""
     for cell in row.cells:
         text = desired_values.get(cell.policy.name, "")
         if cell.current_value is None:
@@ -156,7 +182,7 @@ def needs_update(row: InstanceRow, desired_values: Mapping[str, str]) -> bool:
         elif text and not env_policies.is_same_value(cell.policy.name, text, cell.current_value):
             return True
         elif not text and cell.report is not None and _has_leftover_value(cell.report):
-            return True  # accepted once, and wanted no more
+            return True  # an accepted value without a desired value
     return False
 
 

@@ -1,6 +1,6 @@
-"""The plan of other policies: what they cost, who must restart, which agents see it and when. Pure.
+"""The expected effect of a policy change: load, restarts, and which agents it reaches when. Pure.
 
-What is planned is kept as JSON with the change, and is what page, API and terminal show. docs/policies.md, "The plan".
+It is stored as JSON with the change, and shown by page, API and CLI. docs/reference/policies.md, "Plan".
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fleet.changes.policies.plan import PolicyProcess, TakesEffect, forecast_ttl, forecast_restarts, ttl_load_of
+from fleet.changes.policies.plan import (
+    PolicyProcess,
+    TakesEffect,
+    forecast_restarts,
+    forecast_ttl,
+    ttl_load_of,
+)
 from fleet.protocol import durations
 from fleet.protocol.policies import env_policies, policy_json
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS
@@ -25,33 +31,33 @@ from fleet.vocabulary.naming import natural_sort_key
 
 _BALANCING_VARIABLES = (RFD_VARIABLE, UPSTREAM_VARIABLE)
 _TTL_VARIABLES = {"auth": announce.AUTH_TTL_VARIABLE, "proxy": announce.PROXY_TTL_VARIABLE}
-#: Tunnels are advised an interval after they opened, and up to half of it later.
+#: Mean age at which a tunnel reconnects, in intervals: one interval and up to half of another.
 _MEAN_ADVICE_FACTOR = 1.25
 
-#: Mode and health check that an agent was told when it connected.
+#: Mode and health check that an agent received when it connected.
 BalancingMode = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySnapshot:
-    """What is seen of a fleet when policies are planned."""
+    """The fleet data from which a policy change is planned."""
 
-    #: Agents connected to an auth, or tunnels on a proxy, by instance id.
+    #: Number of agents connected to an auth, or of tunnels to a proxy, by instance id.
     agent_counts: Mapping[str, int]
-    #: By id of an auth: how many of its agents were told what.
+    #: Number of agents by what they received, by id of their auth.
     balancing_counts: Mapping[str, Mapping[BalancingMode, int]]
-    #: All agents that are not retired.
+    #: Number of agents that are not retired.
     agent_count: int
-    #: Seconds between our rounds.
+    #: Seconds between two rounds of Refloat.
     round_interval: float
-    #: When the newest round concluded, and how old that is, seconds.
+    #: End of the newest round, seconds since the epoch, and its age, seconds.
     as_of: float
     age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedInstance:
-    """An instance before and after; effective values by policy, empty where it does not say."""
+    """An instance before and after the change: values in effect by policy, empty where not reported."""
 
     id: str
     name: str
@@ -61,12 +67,14 @@ class ChangedInstance:
     planned_values: Mapping[str, str] = field(default_factory=dict)
 
     def changes_policy(self, name: str) -> bool:
-        """Whether a policy of it changes."""
-        return name in self.current_values and not env_policies.is_same_value(name, self.current_values[name], self.planned_values[name])
+        """Return whether a policy of the instance changes."""
+        return name in self.current_values and not env_policies.is_same_value(
+            name, self.current_values[name], self.planned_values[name]
+        )
 
 
 def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> dict[str, Any]:
-    """`ttl` (rows of numbers), `effects` (rows of who restarts and who sees it), `notes`, and of which data."""
+    """Return `ttl` (rows of numbers), `effects` (rows of restarts and affected agents), `notes`, and the data's age."""
     ttl_rows = [
         row
         for role in env_policies.ROLES
@@ -85,26 +93,34 @@ def outlook_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -
 
 
 def describe_ttl(row: Mapping[str, Any]) -> str:
-    """A row of `ttl` in words."""
+    """Return a row of `ttl` as a sentence."""
     before, after = row["before"], row["after"]
-    sentence = f"{row['title']}: a lost one is seen after {after['detection']}, now after {before['detection']}"
-    sentence += f"; {after['writes']} heartbeat writes a second, now {before['writes']}"
+    sentence = (
+        f"{row['title']}: a lost {row['role']} is detected within {after['detection']} (now "
+        f"{before['detection']})"
+    )
+    sentence += f"; heartbeat writes {after['writes']}/s (now {before['writes']}/s)"
     if row["role"] == "proxy":
-        sentence += f"; {after['messages']} discovery messages a second, now {before['messages']}"
+        sentence += f"; discovery messages {after['messages']}/s (now {before['messages']}/s)"
     return sentence
 
 
 def _ttl_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
-    """One row for all instances that come from the same values to the same values."""
+    """Yield one row for all instances with the same values before and after."""
     groups: dict[tuple[float, float, bool, bool], list[ChangedInstance]] = {}
     for instance in instances:
         ttl_variable = _TTL_VARIABLES[instance.role]
         if not (instance.changes_policy(ttl_variable) or instance.changes_policy(discovery.COMPACT_VARIABLE)):
             continue
         try:
-            key = _ttl_seconds_of(instance.current_values, ttl_variable), _ttl_seconds_of(instance.planned_values, ttl_variable), _is_compact(instance.current_values), _is_compact(instance.planned_values)
+            key = (
+                _ttl_seconds_of(instance.current_values, ttl_variable),
+                _ttl_seconds_of(instance.planned_values, ttl_variable),
+                _is_compact(instance.current_values),
+                _is_compact(instance.planned_values),
+            )
         except ValueError:
-            continue  # of a node that takes what we would not
+            continue  # the instance reports a value that Refloat would not accept
         groups.setdefault(key, []).append(instance)
     for (before, after, was_compact, compact), group in groups.items():
         yield _ttl_row_of(group, before, after, was_compact, compact, instances, snapshot)
@@ -125,14 +141,16 @@ def _ttl_row_of(
     load_arguments = {"instances": len(group), "proxies": len(group)}
 
     def tunnel_count_of(*, compact: bool) -> int:
-        # In compact mode every tunnel is told of each heartbeat of these; else each proxy tells its own.
+        # In compact mode each heartbeat of these proxies goes to every tunnel; else each proxy serves its own tunnels.
         return role_tunnels if compact else group_tunnels
 
     ttl_outlook = forecast_ttl(
         before, after, role=role, tunnels=tunnel_count_of(compact=compact), compact=compact,
         round_interval=snapshot.round_interval, **load_arguments,
     )  # fmt: skip
-    previous_load = ttl_load_of(before, tunnels=tunnel_count_of(compact=was_compact), compact=was_compact, role=role, **load_arguments)
+    previous_load = ttl_load_of(
+        before, tunnels=tunnel_count_of(compact=was_compact), compact=was_compact, role=role, **load_arguments
+    )
     number = f"{len(group)} {PLURALS[role] if len(group) > 1 else role}"
     title = f"{number}, TTL {durations.format_seconds(before)} to {durations.format_seconds(after)}"
     if was_compact != compact:
@@ -155,48 +173,78 @@ def _load_row_of(load: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _balancing_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
-    """Load balancing of agents: two variables that say one thing."""
+def _balancing_rows_of(
+    instances: Sequence[ChangedInstance], snapshot: PolicySnapshot
+) -> Iterable[dict[str, Any]]:
+    """Yield the effect of a change of the load balancing of agents, which two variables set."""
     auths = [auth for auth in instances if auth.role == "auth" and auth.current_values]
-    changed_auths = [auth for auth in auths if _service_config_of(auth.current_values) != _service_config_of(auth.planned_values)]
+    changed_auths = [
+        auth
+        for auth in auths
+        if _service_config_of(auth.current_values) != _service_config_of(auth.planned_values)
+    ]
     if not changed_auths:
         return
     desired_config = _service_config_of(changed_auths[0].planned_values)
     stale_count = sum(
         count
         for auth in auths
-        if auth not in changed_auths and not auth.is_restarted and (config := _service_config_of(auth.current_values)) is not None
+        if auth not in changed_auths
+        and not auth.is_restarted
+        and (config := _service_config_of(auth.current_values)) is not None
         for mode, count in snapshot.balancing_counts.get(auth.id, {}).items()
         if mode != _balancing_mode_of(config)
     )
     effect_row = _effect_row_of(
-        "Clients' load balancing", _describe_config(desired_config), auths, changed_auths, TakesEffect.AT_CONNECT, snapshot.agent_counts, stale_count
+        "Clients' load balancing",
+        _describe_config(desired_config),
+        auths,
+        changed_auths,
+        TakesEffect.AT_CONNECT,
+        snapshot.agent_counts,
+        stale_count,
     )
     for warning in policy_json.warnings(desired_config) if desired_config is not None else ():
         effect_row["sentence"] += f" {warning}"
     yield effect_row
 
 
-def _other_rows_of(instances: Sequence[ChangedInstance], snapshot: PolicySnapshot) -> Iterable[dict[str, Any]]:
+def _other_rows_of(
+    instances: Sequence[ChangedInstance], snapshot: PolicySnapshot
+) -> Iterable[dict[str, Any]]:
     for name in (env_policies.HTTP_CLOSE_VARIABLE, reconnect_schedule.VARIABLE):
-        role_instances = [instance for instance in instances if instance.role == BY_NAME[name].role and instance.current_values]
+        role_instances = [
+            instance
+            for instance in instances
+            if instance.role == BY_NAME[name].role and instance.current_values
+        ]
         changed_instances = [instance for instance in role_instances if instance.changes_policy(name)]
         if not changed_instances:
             continue
         text = changed_instances[0].planned_values[name]
-        # By HTTP no agent is connected.
+        # No agent is connected by HTTP.
         agent_counts = {} if name == env_policies.HTTP_CLOSE_VARIABLE else snapshot.agent_counts
-        effect_row = _effect_row_of(BY_NAME[name].label, text or "never", role_instances, changed_instances, TakesEffect.AT_START, agent_counts)
-        tunnel_count = sum(snapshot.agent_counts.get(instance.id, 0) for instance in changed_instances if instance.is_restarted)
+        effect_row = _effect_row_of(
+            BY_NAME[name].label,
+            text or "never",
+            role_instances,
+            changed_instances,
+            TakesEffect.AT_START,
+            agent_counts,
+        )
+        tunnel_count = sum(
+            snapshot.agent_counts.get(instance.id, 0)
+            for instance in changed_instances
+            if instance.is_restarted
+        )
         if name == env_policies.HTTP_CLOSE_VARIABLE:
-            effect_row["sentence"] += (
-                " It is about clients by HTTP: agents keep their connections, whatever it says."
-            )
+            effect_row["sentence"] += " This policy affects HTTP clients only. Agents keep their connections."
         elif text:
             interval = env_policies.seconds(name, text)
             effect_row["sentence"] += (
-                f" Each tunnel is asked to reconnect {text} to {durations.format_seconds(1.5 * interval)} after it was "
-                f"opened: {tunnel_count / (_MEAN_ADVICE_FACTOR * interval):.2g} reconnects a second of {tunnel_count:,} tunnels."
+                f" Each tunnel reconnects {text} to {durations.format_seconds(1.5 * interval)} after it was opened: "
+                f"{tunnel_count / (_MEAN_ADVICE_FACTOR * interval):.2g} reconnects per second for "
+                f"{tunnel_count:,} tunnels."
             )
         yield effect_row
 
@@ -210,13 +258,23 @@ def _effect_row_of(
     agent_counts: Mapping[str, int],
     stale_count: int = 0,
 ) -> dict[str, Any]:
-    """Who must restart for it; those that nobody restarts now are named too. `agents` it concerns, by instance id."""
-    processes = {instance.id: PolicyProcess(instance.name, instance not in changed_instances, agent_counts.get(instance.id, 0)) for instance in role_instances}
+    """Return the effect of one policy: restarts and affected agents.
+
+    `agent_counts`: number of agents by instance id.
+    """
+    processes = {
+        instance.id: PolicyProcess(
+            instance.name, instance not in changed_instances, agent_counts.get(instance.id, 0)
+        )
+        for instance in role_instances
+    }
     restart_outlook = forecast_restarts(processes, effect, stale_count)
-    manual_restarts = sorted((instance.name for instance in changed_instances if not instance.is_restarted), key=natural_sort_key)
-    sentence = f"{label} to “{value_text}”: {restart_outlook.sentence[:1].lower()}{restart_outlook.sentence[1:]}"
+    manual_restarts = sorted(
+        (instance.name for instance in changed_instances if not instance.is_restarted), key=natural_sort_key
+    )
+    sentence = f"{label} → {value_text}: {restart_outlook.sentence[:1].lower()}{restart_outlook.sentence[1:]}"
     if manual_restarts:
-        sentence += f" Not restarted by this: {', '.join(manual_restarts)}."
+        sentence += f" This change does not restart {', '.join(manual_restarts)}: restart manually."
     return {
         "label": label,
         "value": value_text,
@@ -229,7 +287,7 @@ def _effect_row_of(
 
 
 def _service_config_of(values: Mapping[str, str]) -> ServiceConfig | None:
-    """None for what cannot be read."""
+    """Return the load-balancing config in policy values; None when the values are invalid."""
     try:
         return service_config.from_environment(
             {name: values[name] for name in _BALANCING_VARIABLES if values.get(name)}
@@ -240,13 +298,13 @@ def _service_config_of(values: Mapping[str, str]) -> ServiceConfig | None:
 
 def _balancing_mode_of(config: ServiceConfig) -> BalancingMode:
     reconnects = config.mode is PickHealthyMode.RECONNECT
-    # In pick_first agents do not check health, and say so.
+    # In pick_first mode agents do not check health, and report so.
     return ("reconnect" if reconnects else "pick_first", reconnects and config.health_check)
 
 
 def _describe_config(config: ServiceConfig | None) -> str:
     if config is None:
-        return "unreadable"
+        return "invalid"
     mode, health_check = _balancing_mode_of(config)
     return f"{mode}, health check" if health_check else mode
 

@@ -1,6 +1,6 @@
-"""What another announce TTL, load-balancing mode, HTTP close or reconnect interval will do, foreseen. Pure.
+"""The expected effect of another announce TTL, and of policies that need restarts. Pure.
 
-Rates are means over a whole cluster, per second; times are seconds. docs/changes.md, "Plans of policies".
+Rates are means over a whole cluster, per second; times are seconds. docs/reference/policies.md, "Plan".
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from fleet.protocol import durations
 from fleet.protocol.recovery import discovery
 from fleet.vocabulary.naming import natural_sort_key
 
-#: A heartbeat comes every TTL/2 + U[0, TTL/10).
+#: Mean heartbeat interval, in TTLs: TTL/2 + U[0, TTL/10).
 _MEAN_INTERVAL_FACTOR = 0.55
-#: Below so many of our rounds we would see instances expire that are well.
+#: Shortest TTL, in rounds of Refloat: with a shorter one, healthy instances would look expired.
 _MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TTLLoad:
-    """What a TTL costs, and how soon its loss is seen."""
+    """The load that a TTL causes, and the time until a lost instance is detected."""
 
-    #: Until one that stopped heartbeating is taken for expired, at worst: a proxy by every agent, an auth by who lists.
+    #: Worst-case time until an instance without heartbeats counts as expired: proxies for all agents, auths in lists.
     detection: float
-    #: Writes to the backend by instances' heartbeats.
+    #: Backend writes by heartbeats of instances, per second.
     writes: float
-    #: Discovery messages to agents, and proxies named in them.
+    #: Discovery messages to agents, and proxy names in them, per second.
     messages: float
     names: float
 
 
 @dataclass(frozen=True, slots=True)
 class TTLOutlook:
-    """A TTL before and after."""
+    """The load of a TTL before and after a change."""
 
     before: TTLLoad
     after: TTLLoad
@@ -44,9 +44,9 @@ class TTLOutlook:
 def ttl_load_of(
     ttl: float, *, instances: int, proxies: int, tunnels: int, compact: bool, role: str = "proxy"
 ) -> TTLLoad:
-    """What a TTL costs `instances` of a role that have it, in a cluster of so many proxies and tunnels."""
+    """Return the load of a TTL, seconds, of `instances` of a role, in a cluster of so many proxies and tunnels."""
     heartbeat_rate = 1 / (_MEAN_INTERVAL_FACTOR * ttl)
-    if role == "auth":  # nobody discovers auths: their resource expires
+    if role == "auth":  # agents do not discover auths: their resource expires
         return TTLLoad(ttl, instances * heartbeat_rate, 0.0, 0.0)
     list_rate = 1 / discovery.full_interval(ttl, compact=compact)
     if compact:
@@ -70,7 +70,7 @@ def forecast_ttl(
     compact: bool,
     round_interval: float,
 ) -> TTLOutlook:
-    """Foresee another announce TTL of a role, "auth" or "proxy". Discovery follows the proxies' alone."""
+    """Return the effect of another announce TTL of a role, "auth" or "proxy"; only the proxies' affects discovery."""
 
     def load_of(ttl: float) -> TTLLoad:
         return ttl_load_of(
@@ -80,73 +80,81 @@ def forecast_ttl(
     warnings = []
     if after > before:
         warnings.append(
-            f"Raising the TTL: until all {role} servers have it, those with the new one heartbeat every "
-            f"{durations.format_seconds(round(after * _MEAN_INTERVAL_FACTOR))} or so and look expired in between to whoever "
-            f"goes by the old {durations.format_seconds(before)}."
+            f"The TTL increases. Until every {role} has it, those with the new TTL heartbeat about every "
+            f"{durations.format_seconds(round(after * _MEAN_INTERVAL_FACTOR))} and can look expired to "
+            "instances and agents "
+            f"that still use the old TTL of {durations.format_seconds(before)}."
         )
     if role == "proxy" and load_of(after).detection > discovery.RFD_DETECTION:
         warnings.append(
-            f"With a TTL of {durations.format_seconds(after)} agents drop a lost proxy after up to "
-            f"{durations.format_seconds(round(load_of(after).detection))}, later than the "
-            f"{durations.format_seconds(discovery.RFD_DETECTION)} that RFD 226 sets out to shorten. Lower the TTL."
+            f"With a TTL of {durations.format_seconds(after)}, agents detect a lost proxy after up to "
+            f"{durations.format_seconds(round(load_of(after).detection))}. That is longer than the "
+            f"{durations.format_seconds(discovery.RFD_DETECTION)} that RFD 226 wants to shorten. Choose a shorter TTL."
         )
     if after < _MIN_ROUNDS * round_interval:
         warnings.append(
-            f"A TTL below three of our rounds ({durations.format_seconds(_MIN_ROUNDS * round_interval)}): instances that "
-            "are well would look expired to this console."
+            "The TTL is shorter than three polls of Refloat "
+            f"({durations.format_seconds(_MIN_ROUNDS * round_interval)}): "
+            "Refloat may show healthy instances as expired."
         )
     return TTLOutlook(load_of(before), load_of(after), tuple(warnings))
 
 
 class TakesEffect(StrEnum):
-    """When a policy that a process runs with reaches agents."""
+    """When a policy of an instance takes effect for agents."""
 
-    #: They read it each time they connect to an auth.
+    #: Agents read the policy each time they connect to an auth.
     AT_CONNECT = "at-connect"
-    #: It is about the process itself: at once.
+    #: The policy affects the instance itself, from its start.
     AT_START = "at-start"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyProcess:
-    """A process that has, or lacks, a policy."""
+    """An instance that a policy is for."""
 
     name: str
-    #: It runs with the wanted value already.
+    #: The desired value is already in effect.
     has_value: bool
-    #: Agents connected to it (auths), or with a tunnel on it (proxies).
+    #: Number of agents connected to the auth, or with a tunnel to the proxy.
     agent_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestartOutlook:
-    """Which processes must restart, and how many agents see it by that, and when."""
+    """The instances that must restart, and the number of agents that the policy reaches then and later."""
 
     restarted_names: tuple[str, ...]
-    #: Agents that see it at once, because theirs is restarted, which makes them connect anew.
+    #: Agents that get the policy with the restart, because they reconnect.
     affected_now_count: int
-    #: Agents that connected before their process had it: they see it when they connect next, whenever that is.
+    #: Agents that connected before their instance had the policy, and get it with their next connection.
     affected_later_count: int
     sentence: str
 
 
-def forecast_restarts(processes: Mapping[str, PolicyProcess], effect: TakesEffect, stale_count: int = 0) -> RestartOutlook:
-    """Foresee a policy that needs a restart, by instance id.
+def forecast_restarts(
+    processes: Mapping[str, PolicyProcess], effect: TakesEffect, stale_count: int = 0
+) -> RestartOutlook:
+    """Return the effect of a policy that needs a restart. `processes`: by instance id.
 
-    `stale_agents`: of those on processes that have it already, how many read another one when they connected.
+    `stale_count`: number of agents of instances that have the policy already, which received another value when they
+    connected.
     """
     outdated_processes = [process for process in processes.values() if not process.has_value]
     moved_count = sum(process.agent_count for process in outdated_processes)
     names = tuple(sorted((process.name for process in outdated_processes), key=natural_sort_key))
     if not names:
-        sentence = "No process needs a restart."
+        sentence = "No instance needs a restart."
     else:
-        sentence = f"{len(names)} of {len(processes)} must restart: {', '.join(names)}."
-    if effect is TakesEffect.AT_CONNECT:
-        sentence += f" {moved_count} agents read it when they connect anew after those restarts"
-        sentence += (
-            f"; {stale_count} more when they next connect, whenever that is." if stale_count else "."
+        sentence = (
+            f"{len(names)} of {len(processes)} instance{'' if len(processes) == 1 else 's'} must restart: "
+            f"{', '.join(names)}."
         )
+    if effect is TakesEffect.AT_CONNECT:
+        sentence += f" {moved_count:,} agents get the new value when they reconnect after the restart"
+        sentence += f", and {stale_count:,} more with their next connection." if stale_count else "."
     elif moved_count:
-        sentence += f" The {moved_count} agents there have it from then on."
-    return RestartOutlook(names, moved_count, stale_count if effect is TakesEffect.AT_CONNECT else 0, sentence)
+        sentence += f" It applies to the {moved_count:,} agents of these instances from then on."
+    return RestartOutlook(
+        names, moved_count, stale_count if effect is TakesEffect.AT_CONNECT else 0, sentence
+    )

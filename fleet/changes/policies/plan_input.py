@@ -1,9 +1,9 @@
-"""The agents and instances that a plan of policies is made over. Pure."""
+"""The agents and instances from which a policy change is planned. Pure."""
 
 from __future__ import annotations
 
 from fleet.changes.plan_input import require_evidence
-from fleet.changes.policies.outlook import PolicySnapshot, BalancingMode
+from fleet.changes.policies.outlook import BalancingMode, PolicySnapshot
 from fleet.monitoring.columns import HEALTH_CHECK
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable
@@ -11,7 +11,7 @@ from fleet.vocabulary.verdicts import State
 
 
 def policy_snapshot_of(table: FleetTable, round_interval: float, now: float) -> PolicySnapshot:
-    """The fleet as a plan of policies needs it; `interval` is between rounds, seconds. Raises Blind."""
+    """Return the fleet data for a policy change. `round_interval`: seconds between rounds. Raises NoEvidenceError."""
     require_evidence(table)
     assert table.as_of is not None, "a table without a round is refused as blind"
     live_mask = (table.verdicts["state"] != State.RETIRED) & (table.heartbeats["expires_at"] > now)
@@ -20,7 +20,9 @@ def policy_snapshot_of(table: FleetTable, round_interval: float, now: float) -> 
         rows = table.heartbeats[live_mask & (table.heartbeats["auth"] == index)]
         for mode in (ReconnectMode.PICK_FIRST, ReconnectMode.RECONNECT):
             for has_health_check in (False, True):
-                count = ((rows["mode"] == mode) & (((rows["flags"] & HEALTH_CHECK) != 0) == has_health_check)).sum()
+                count = (
+                    (rows["mode"] == mode) & (((rows["flags"] & HEALTH_CHECK) != 0) == has_health_check)
+                ).sum()
                 if count:
                     balancing_counts.setdefault(view.facts.id, {})[mode.slug, has_health_check] = int(count)
     return PolicySnapshot(

@@ -1,4 +1,4 @@
-"""Plans of policies over the record: what instances run with now, and a change of what is desired of them."""
+"""Plans changes of desired values and their rollouts, from the fleet data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from fleet.audit import RequestActor
-from fleet.changes import NoEvidenceError, ChangeRefusedError, engine
+from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
 from fleet.changes.policies import desired, matrix, outlook
-from fleet.changes.policies.matrix import InstanceRow, DesiredValues, needs_update, desired_values_for
+from fleet.changes.policies.matrix import DesiredValues, InstanceRow, desired_values_for, needs_update
 from fleet.changes.policies.outlook import ChangedInstance
 from fleet.changes.policies.plan_input import policy_snapshot_of
 from fleet.models.actions import RolloutStep
@@ -23,9 +23,13 @@ from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.rollouts import RolloutSettings
 
 
-def instance_rows_of(cluster: str, desired_values: DesiredValues, record: RecordSnapshot) -> tuple[InstanceRow, ...]:
-    """Every instance with its policies. Raises StateError."""
-    return matrix.create_matrix(record.reader.instances(cluster, record.now), record.policy_report_store.read(cluster), desired_values)
+def instance_rows_of(
+    cluster: str, desired_values: DesiredValues, record: RecordSnapshot
+) -> tuple[InstanceRow, ...]:
+    """Return every instance with its policies, compared with the desired values. Raises StateError."""
+    return matrix.create_matrix(
+        record.reader.instances(cluster, record.now), record.policy_report_store.read(cluster), desired_values
+    )
 
 
 def plan_change(
@@ -40,32 +44,40 @@ def plan_change(
     now: datetime,
     undone_change_id: int | None = None,
 ) -> Change:
-    """Plan other desired policies, and their rollout if that is asked for, with a row in the log when it is refused.
+    """Plan other desired values, and their rollout if `should_roll_out`; return the change.
 
-    Raises Stale when `revision` is not that of what is wanted now, Refused with problems by `target.NAME`, by the name
-    of a term, and by `at_once` when all of a role would be away at the same time, Blind when somebody would restart,
-    and StateError. While the pollers are blind nobody is restarted, but what is wanted may be changed.
+    A refusal has an audit entry. Raises StaleRevisionError when `revision` is not the present one; ChangeRefusedError
+    with problems by `target.NAME`, by the name of a rollout setting, and by `at_once` when all instances of a role
+    would restart at the same time; NoEvidenceError when instances would restart without current fleet data, which
+    desired values alone do not need; and StateError.
     """
     with engine.record_refused_plan(ChangeKind.POLICY, cluster, actor, now):
         before = desired.desired_values_of(cluster)
         if revision != desired.revision_of(before):
             raise desired.create_stale_error(
-                "somebody else changed the desired policies meanwhile: look at them again", before
+                "out of date: the desired values were changed in the meantime. Reload and preview again",
+                before,
             )
         rows = instance_rows_of(cluster, before, record)
         parsed_settings = rollouts.parse_rollout_settings(rollout_settings)
-        after, value_problems = desired.check_desired_values(desired_values, {row.id: row.role for row in rows}, before)
-        # All that is wrong is said at once.
+        after, value_problems = desired.check_desired_values(
+            desired_values, {row.id: row.role for row in rows}, before
+        )
+        # All problems are reported at once.
         if problems := {**parsed_settings.problems, **value_problems}:
-            raise ChangeRefusedError("; ".join(f"{name}: {reason}" for name, reason in problems.items()), problems)
+            raise ChangeRefusedError(
+                "; ".join(f"{name}: {reason}" for name, reason in problems.items()), problems
+            )
         affected_rows, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
         if before == after and not restarted_rows:
             raise ChangeRefusedError(
-                "nothing would change: every instance runs with what is wanted", {"values": "nothing changed"}
+                "no changes: all instances match these desired values", {"values": "no changes"}
             )
         unpolled_names = [row.name for row in affected_rows if row.polled_at is None]
         if should_roll_out and unpolled_names:
-            raise ChangeRefusedError(f"{', '.join(unpolled_names)} said nothing of policies yet: try again in a few seconds")
+            raise ChangeRefusedError(
+                f"{', '.join(unpolled_names)}: no report of policies yet. Try again in a few seconds"
+            )
         _require_available_instances(rows, restarted_rows, parsed_settings.settings)
         try:
             impact = _outlook_of(cluster, rows, after, restarted_rows, record)
@@ -82,9 +94,18 @@ def plan_change(
             plan={
                 "question": _question_of(restarted_rows, agents),
                 "restarts": [
-                    {"id": instance_row.id, "name": instance_row.name, "agents": agents.get(instance_row.id, 0)} for instance_row in restarted_rows
+                    {
+                        "id": instance_row.id,
+                        "name": instance_row.name,
+                        "agents": agents.get(instance_row.id, 0),
+                    }
+                    for instance_row in restarted_rows
                 ],
-                "by_hand": [{"name": instance_row.name, "why": instance_row.note} for instance_row in affected_rows if instance_row not in restarted_rows],
+                "by_hand": [
+                    {"name": instance_row.name, "why": instance_row.note}
+                    for instance_row in affected_rows
+                    if instance_row not in restarted_rows
+                ],
                 "at_connect": _names_read_at_connect(before, after),
                 **impact,
             },
@@ -111,7 +132,7 @@ def plan_change(
 def preview_impact(
     cluster: str, target: str, values: Mapping[str, str], record: RecordSnapshot, *, should_roll_out: bool
 ) -> dict[str, Any]:
-    """What a plan would say, for a look before there is one; nothing when something is wrong."""
+    """Return the expected effect of other values of one target, without a plan; empty when it cannot be computed."""
     desired_values = desired.desired_values_of(cluster)
     rows, after = instance_rows_of(cluster, desired_values, record), {**desired_values, target: values}
     _, restarted_rows = _find_affected(rows, after, should_roll_out=should_roll_out)
@@ -122,23 +143,36 @@ def preview_impact(
 
 
 def _outlook_of(
-    cluster: str, rows: Sequence[InstanceRow], after: DesiredValues, restarted_rows: Sequence[InstanceRow], record: RecordSnapshot
+    cluster: str,
+    rows: Sequence[InstanceRow],
+    after: DesiredValues,
+    restarted_rows: Sequence[InstanceRow],
+    record: RecordSnapshot,
 ) -> dict[str, Any]:
-    """What other desired policies will do: `outlook.outlook`. Raises Blind, StateError."""
+    """Return the expected effect of other desired values, see `outlook.outlook`. Raises NoEvidenceError, StateError."""
     interval = record.reader.header(cluster, record.now).interval
     return outlook.outlook_of(
-        [_changed_instance_of(row, desired_values_for(after, row.role, row.id), is_restarted=row in restarted_rows) for row in rows],
+        [
+            _changed_instance_of(
+                row, desired_values_for(after, row.role, row.id), is_restarted=row in restarted_rows
+            )
+            for row in rows
+        ],
         policy_snapshot_of(record.table(cluster), interval, record.now),
     )
 
 
-def _find_affected(rows: Sequence[InstanceRow], after: DesiredValues, *, should_roll_out: bool) -> tuple[list[InstanceRow], list[InstanceRow]]:
-    """Who would have to restart or to be told, and who of them a rollout restarts."""
+def _find_affected(
+    rows: Sequence[InstanceRow], after: DesiredValues, *, should_roll_out: bool
+) -> tuple[list[InstanceRow], list[InstanceRow]]:
+    """Return the instances that the change affects, and those of them that a rollout restarts."""
     affected_rows = [row for row in rows if needs_update(row, desired_values_for(after, row.role, row.id))]
     return affected_rows, [row for row in affected_rows if row.is_managed] if should_roll_out else []
 
 
-def _changed_instance_of(row: InstanceRow, desired_values: Mapping[str, str], *, is_restarted: bool) -> ChangedInstance:
+def _changed_instance_of(
+    row: InstanceRow, desired_values: Mapping[str, str], *, is_restarted: bool
+) -> ChangedInstance:
     reports = {cell.policy.name: cell.report for cell in row.cells if cell.report is not None}
     return ChangedInstance(
         row.id,
@@ -146,33 +180,39 @@ def _changed_instance_of(row: InstanceRow, desired_values: Mapping[str, str], *,
         row.role,
         is_restarted=is_restarted,
         current_values={name: report.current_value.text for name, report in reports.items()},
-        planned_values={name: report.text_with_desired(desired_values.get(name, "")) for name, report in reports.items()},
+        planned_values={
+            name: report.text_with_desired(desired_values.get(name, "")) for name, report in reports.items()
+        },
     )
 
 
-def _require_available_instances(rows: Sequence[InstanceRow], restarted_rows: Sequence[InstanceRow], settings: RolloutSettings) -> None:
+def _require_available_instances(
+    rows: Sequence[InstanceRow], restarted_rows: Sequence[InstanceRow], settings: RolloutSettings
+) -> None:
     for role in ROLES:
         role_count = sum(row.role == role for row in rows)
         restart_count = min(settings.at_once, sum(row.role == role for row in restarted_rows))
         if 1 < role_count <= restart_count:
-            sentence = f"all {role_count} {PLURALS[role]} would be away at the same time: take fewer"
+            sentence = (
+                f"all {role_count} {PLURALS[role]} would restart at the same time. Choose a lower concurrency"
+            )
             raise ChangeRefusedError(sentence, {"at_once": sentence})
 
 
 def _question_of(restarted_rows: Sequence[InstanceRow], agent_counts: Mapping[str, int]) -> str:
     if not restarted_rows:
-        return "Want this from now on, and restart nobody?"
+        return "Change the desired values without restarts?"
     parts = [
         f"{count} {PLURALS[role] if count > 1 else role}"
         for role in ROLES
         if (count := sum(row.role == role for row in restarted_rows))
     ]
     agent_count = sum(agent_counts.get(row.id, 0) for row in restarted_rows)
-    return f"Restart {' and '.join(parts)} that {agent_count:,} agent{' rests' if agent_count == 1 else 's rest'} on?"
+    return f"Restart {' and '.join(parts)} with {agent_count:,} connected agent{'' if agent_count == 1 else 's'}?"
 
 
 def _names_read_at_connect(before: DesiredValues, after: DesiredValues) -> list[str]:
-    """Changed policies that agents read when they connect."""
+    """Return the names of the changed policies that agents read when they connect."""
     names = {
         name
         for target in {*before, *after}
@@ -188,9 +228,9 @@ def _title_of(before: DesiredValues, after: DesiredValues, restart_count: int) -
         old, new = before.get(target, {}), after.get(target, {})
         names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         if names:
-            owner = PLURALS.get(target, "one instance")
+            owner = f"all {PLURALS[target]}" if target in PLURALS else "one instance"
             parts.append(f"{len(names)} {'policy' if len(names) == 1 else 'policies'} of {owner}")
-    title = " and ".join(parts) or "desired policies once more"
+    title = f"Change {' and '.join(parts)}" if parts else "Roll out the present desired values"
     if not restart_count:
         return f"{title}; no restarts"
     return f"{title}; restart {restart_count} instance{'' if restart_count == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""One step of a rollout of policies: an instance at a time, drained, restarted with them, well before the next one.
+"""One step of a policy rollout: drain an instance, restart it, verify that it is healthy, then start the next.
 
-Called every second or so, by any worker, under the cluster's lease. A restart names the run that is to end, so a step
-that dies with its worker is made again without harm. docs/policies.md, "Rollouts".
+Any worker makes a step every second or so, under the cluster's lease. A restart names the run to end, so a step of a
+worker that died can be repeated. docs/reference/policies.md, "Rollouts".
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import FAULT_STATES, InstanceState
 from fleet.vocabulary.node_policies import NodeReport
-from fleet.vocabulary.rollouts import StepAction, InstanceProbe, RolloutStepState, RolloutSettings
+from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutStepState, StepAction
 
 logger = logging.getLogger(__name__)
 
 
 class _RolloutStepRun:
-    """One step, at one moment."""
+    """One step of a rollout at one moment."""
 
     def __init__(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         self.change, self.dialer, self.held_lease = change, context.dialer, held_lease
@@ -42,12 +42,12 @@ class _RolloutStepRun:
         self.rows = list(change.rollout_steps.all())
         views = context.reader.instances(change.cluster_id, self.now)
         self.views = {view.facts.id: view for view in views}
-        #: What those under way say now, by instance id.
+        #: Present reports of the instances in progress, by instance id.
         self.reports: dict[str, NodeReport] = {}
         self.reason = f"change {change.pk}: {change.reason}"[:200]
 
     def run(self) -> None:
-        """Make it."""
+        """Make the step."""
         for row in self.rows:
             if row.state in rollouts.IN_PROGRESS:
                 self._advance_row(row)
@@ -58,7 +58,9 @@ class _RolloutStepRun:
             return
         if all(row.state in (RolloutStepState.OK, RolloutStepState.SKIPPED) for row in self.rows):
             detail = (
-                f"{len(self.rows)} instances run with what is wanted" if self.rows else "wanted from now on"
+                f"{len(self.rows)} instance{'' if len(self.rows) == 1 else 's'} restarted or already up to date"
+                if self.rows
+                else "desired values stored; no restarts"
             )
             engine.transition(
                 self.change,
@@ -79,9 +81,9 @@ class _RolloutStepRun:
             engine.update_change(self.change, progress={"stepped_at": self.now, "waits_for": wait_reason})
 
     def _unhealthy_names(self) -> list[str]:
-        """Instances of the same roles, not under way themselves, of which it is not seen that they are well.
+        """Return the names of instances of the same roles, not in progress, that are unhealthy or unknown.
 
-        Nobody restarts beside them, nor while the pollers are blind.
+        No instance restarts while there are any, nor without current fleet data.
         """
         rollout_ids = {row.instance_id for row in self.rows if row.state in rollouts.IN_PROGRESS}
         kinds = {self.views[row.instance_id].facts.kind for row in self.rows if row.instance_id in self.views}
@@ -95,20 +97,22 @@ class _RolloutStepRun:
         )
 
     def _is_next(self, instance_id: str) -> bool:
-        """A sick instance whose own turn is next may be just what the rollout is to mend."""
+        """Return whether an instance is next: the rollout may be what repairs an unhealthy one."""
         pending_ids = [row.instance_id for row in self.rows if row.state == RolloutStepState.WAITING]
         return bool(pending_ids) and pending_ids[0] == instance_id
 
     def _start_row(self, row: RolloutStep) -> None:
-        """Have it accept what is wanted, and drain it."""
+        """Send the desired values to an instance and drain it."""
         view = self.views.get(row.instance_id)
         if view is None or view.state is InstanceState.GONE:
-            self._set_state(row, RolloutStepState.SKIPPED, "it was deregistered meanwhile")
+            self._set_state(row, RolloutStepState.SKIPPED, "the instance was deregistered in the meantime")
             return
         try:
             report, _ = self.dialer.read_policies(row.instance_id)
             if not report.describe_drift(row.wanted) and dict(row.wanted) == report.accepted_values:
-                self._set_state(row, RolloutStepState.SKIPPED, "it runs with all that is wanted already")
+                self._set_state(
+                    row, RolloutStepState.SKIPPED, "the instance already runs with the desired values"
+                )
                 return
             if report.refusal_reason:
                 self._set_state(row, RolloutStepState.FAILED, report.refusal_reason)
@@ -118,7 +122,9 @@ class _RolloutStepRun:
                 if name in report.policies and report.policies[name].current_value.source is Source.FLAG
             ]  # fmt: skip
             if flag_names:
-                self._set_state(row, RolloutStepState.FAILED, f"its command line decides on {', '.join(flag_names)}")
+                self._set_state(
+                    row, RolloutStepState.FAILED, f"a flag of the instance overrides {', '.join(flag_names)}"
+                )
                 return
             self.dialer.accept(row.instance_id, report.revision, row.wanted)
             self.dialer.drain(row.instance_id, self.reason)
@@ -141,7 +147,7 @@ class _RolloutStepRun:
             case StepAction.RESTART:
                 self._restart_instance(row, probe)
             case StepAction.CHECK:
-                self._set_state(row, RolloutStepState.CHECKING, "it runs with what is wanted")
+                self._set_state(row, RolloutStepState.CHECKING, "running with the desired values")
             case StepAction.FINISH:
                 self._set_state(row, RolloutStepState.OK, self._describe_fallback(row))
             case StepAction.FAIL:
@@ -152,7 +158,7 @@ class _RolloutStepRun:
 
     def _restart_instance(self, row: RolloutStep, probe: InstanceProbe) -> None:
         if probe.run_id and probe.run_id != row.run_id:
-            # A step whose worker died asked for it.
+            # An earlier step, whose worker died, requested the restart.
             self._set_state(row, RolloutStepState.RESTARTING, "restarting")
             return
         try:
@@ -167,7 +173,12 @@ class _RolloutStepRun:
         try:
             self.dialer.undrain(row.instance_id)
         except AdminError as error:
-            logger.warning("rollout %d: %s stays drained: %s", self.change.pk, row.name, error)
+            logger.warning(
+                "rollout %d: could not undrain %s after a failed restart: %s",
+                self.change.pk,
+                row.name,
+                error,
+            )
 
     def _probe_instance(self, row: RolloutStep) -> InstanceProbe:
         try:
@@ -179,13 +190,13 @@ class _RolloutStepRun:
         return InstanceProbe(report.run_id, not drift, drift, is_serving)
 
     def _describe_fallback(self, row: RolloutStep) -> str:
-        """What an instance runs with where something was wanted of it before and nothing is now."""
+        """Return the values in effect of the policies that this change stopped managing, as a sentence."""
         report = self.reports[row.instance_id]
         previous_values = matrix.desired_values_for(self.change.before or {}, report.role, row.instance_id)
         names = [name for name in report.policies if name in previous_values and name not in row.wanted]
         policy_values = [report.policies[name].current_value for name in names]
         return "; ".join(
-            f"{env_policies.BY_NAME[policy_value.name].label}: {policy_value.text or 'nothing'} ({policy_value.source})"
+            f"{env_policies.BY_NAME[policy_value.name].label}: {policy_value.text or 'unset'} ({policy_value.source})"
             for policy_value in policy_values
         )
 

@@ -1,3 +1,3 @@
-"""What operators order that lasts: drains, degradations, retirements."""
+"""Lasting requests of operators: drains, degradations, retirements."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Degrading instances: for a limited time balancers prefer others to them.
+"""Requests to mark an instance as degraded: for a limited time load balancers prefer other instances.
 
-It is one request to the instance, which keeps the time itself: no row holds it up as one holds up a drain, so a restart
-of the instance ends it. Sending it is in `degradations_run.py`.
+Refloat sends one request, and the instance keeps the time itself. Unlike a drain, the request is not stored, so a
+restart of the instance ends it. `degradations_run.py` sends it.
 
-docs/destination-health.md, "Degrading from the console".
+docs/reference/destination-health.md, "Degradations".
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet.audit import Attempt, RequestActor, record_outcome, record
+from fleet.audit import Attempt, RequestActor, record, record_outcome
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import SYSTEM_ACTOR, Actor
 
 
 @dataclass(frozen=True, slots=True)
 class DegradeRequest:
-    """What an operator requests of one instance; plain values, for a task carries it."""
+    """An operator's request to one instance; plain values, so that a Celery task can carry it."""
 
     cluster: str
     instance: str
     name: str
     degraded: bool
     reason: str
-    #: How long, when `degraded`.
+    #: Duration of the mark, seconds; for `degraded` only.
     seconds: float
     request_id: str = ""
 
 
 def submit_degrade_request(request: DegradeRequest, actor: Actor, send: Callable[[], object]) -> None:
-    """Give the request to a worker by `send`, with a row in the log. What `send` raises goes on."""
+    """Pass the request to a worker by `send`, with an audit entry. Errors of `send` are raised again."""
     with record_outcome(_attempt_of(request, actor)):
         send()
 
 
 def record_failure(request: DegradeRequest, error: str, now: datetime) -> None:
-    """Write down why the instance did not accept the request."""
+    """Write an audit entry with the reason why the instance did not accept the request."""
     attempt = _attempt_of(request, SYSTEM_ACTOR)
     attempt.detail = error
     record(attempt, AuditOutcome.FAILED, now)
@@ -48,4 +48,6 @@ def _attempt_of(request: DegradeRequest, actor: Actor) -> Attempt:
     action = AuditAction.INSTANCE_DEGRADE if request.degraded else AuditAction.INSTANCE_RESTORE
     after = {"instance": request.instance, "degraded": request.degraded, "seconds": request.seconds}
     request_actor = RequestActor(actor, request.request_id)
-    return request_actor.create_attempt(action, request.cluster, request.name, reason=request.reason, after=after)
+    return request_actor.create_attempt(
+        action, request.cluster, request.name, reason=request.reason, after=after
+    )

@@ -1,4 +1,4 @@
-"""Sending an instance the request to report that it is degraded, or no longer."""
+"""Sends the request to mark an instance as degraded, or to clear the mark."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
 
 
-async def send_request(request: DegradeRequest, instances: Mapping[int, InstanceFacts], tls: TLSFiles | None) -> str:
-    """Send it to the instance; return why the instance did not accept it, empty when it did."""
+async def send_request(
+    request: DegradeRequest, instances: Mapping[int, InstanceFacts], tls: TLSFiles | None
+) -> str:
+    """Send the request; return why the instance did not accept it, empty when it did."""
     facts = next((facts for facts in instances.values() if facts.id == request.instance), None)
     if facts is None:
-        return "the record has no such instance any more"
+        return "the instance is no longer in the fleet"
     return await call_instance_admin(
         facts.address,
         facts.kind,

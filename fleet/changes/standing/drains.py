@@ -1,6 +1,6 @@
-"""Draining instances: what operators want is a row; instances are told until they say so themselves.
+"""Requests to drain an instance, or to undrain it. Workers repeat each request until the instance reports it.
 
-docs/destination-health.md, "Draining from the console". Telling them is in `drains_run.py`.
+docs/reference/destination-health.md, "Drains". `drains_run.py` sends them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 @dataclass(frozen=True, slots=True)
 class InstanceDrainRequest:
-    """What is wanted of one instance, by whom and why."""
+    """A request to drain one instance, or to undrain it, with its author and reason."""
 
     instance: str
     name: str
@@ -28,7 +28,7 @@ class InstanceDrainRequest:
 
 @dataclass(frozen=True, slots=True)
 class DueDrain:
-    """An instance to be told, where it listens."""
+    """A request that is to be sent to an instance, with its address."""
 
     row_id: int
     address: str
@@ -38,7 +38,7 @@ class DueDrain:
 
 
 def record_drain_request(cluster: str, request: InstanceDrainRequest, clock: Callable[[], datetime]) -> Drain:
-    """Keep what is wanted, with a row in the log. `fleet.tasks.apply_drains` does it."""
+    """Store the request and return its row, with an audit entry. `fleet.tasks.apply_drains` sends it."""
     action = AuditAction.INSTANCE_DRAIN if request.is_drained else AuditAction.INSTANCE_UNDRAIN
     after = {"instance": request.instance, "drained": request.is_drained}
     attempt = request.actor.create_attempt(action, cluster, request.name, reason=request.reason, after=after)
@@ -60,7 +60,7 @@ def record_drain_request(cluster: str, request: InstanceDrainRequest, clock: Cal
 
 
 def find_due_drains(cluster: str, instances: Mapping[int, InstanceFacts]) -> list[DueDrain]:
-    """Tell who says otherwise than is wanted, and answers: the others are told when they do."""
+    """Return the requests to send now: to reachable instances whose report differs from the request."""
     rows = {row.instance: row for row in Drain.objects.filter(cluster=cluster)}
     due_drains = []
     for facts in instances.values() if rows else ():
@@ -72,7 +72,7 @@ def find_due_drains(cluster: str, instances: Mapping[int, InstanceFacts]) -> lis
 
 
 def record_responses(due_drains: Sequence[DueDrain], errors: Mapping[int, str], now: datetime) -> None:
-    """Take note of what came of telling; not where operators want the opposite by now: they were not told that."""
+    """Store the result of sending, by row; not where an operator has requested the opposite in the meantime."""
     for drain in due_drains:
         error = errors[drain.row_id]
         columns = {"error": error} if error else {"error": "", "told_at": now}

@@ -1,4 +1,4 @@
-"""Telling instances whether they drain."""
+"""Sends requests to drain or undrain to instances."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from fleet.transport.tls import TLSFiles
 
 
 async def send_drains(due_drains: Sequence[DueDrain], tls: TLSFiles | None) -> dict[int, str]:
-    """Tell them all at once; answers a sentence for each row, empty where it was taken."""
+    """Send all requests at the same time; return the error for each row, empty where the instance accepted."""
     errors = await asyncio.gather(*(_send_drain(drain, tls) for drain in due_drains))
     return {drain.row_id: error for drain, error in zip(due_drains, errors, strict=True)}
 
 
 async def _send_drain(drain: DueDrain, tls: TLSFiles | None) -> str:
     return await call_instance_admin(
-        drain.address, drain.kind, tls, lambda admin: admin.drain(drain.reason) if drain.is_drained else admin.undrain()
+        drain.address,
+        drain.kind,
+        tls,
+        lambda admin: admin.drain(drain.reason) if drain.is_drained else admin.undrain(),
     )

@@ -1,6 +1,6 @@
-"""Retiring agents that are gone for good: what operators say is in the database, and the record follows it.
+"""Retiring and reinstating agents: operators write to the database, and the fleet data in Redis follows.
 
-docs/verdicts.md, "Retired agents". `fleet.tasks.apply_retired` has the record follow, also when it was away.
+docs/reference/verdicts.md, "Retired agents". `fleet.tasks.apply_retired` updates Redis, also after it was unavailable.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fleet.monitoring.columns import RETIRED
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.actions import AuditAction
 
-#: As long as a reason may be.
+#: Longest reason, characters.
 MAX_REASON_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RetireRequest:
-    """What is wanted of one agent, by whom and why. `position` is its index in the record."""
+    """A request to retire or reinstate one agent, with author and reason. `position`: its index in the fleet data."""
 
     agent: str
     name: str
@@ -35,19 +35,19 @@ class RetireRequest:
 
 
 def problem_of(reason: str) -> str:
-    """What is wrong with a reason, a sentence; empty when it will do."""
+    """Return what is wrong with a reason, as a sentence; empty when it is valid."""
     if not 3 <= len(reason.strip()) <= MAX_REASON_LENGTH:
-        return f"Give a reason of 3 to {MAX_REASON_LENGTH} characters."
-    return "" if reason.isprintable() else "Use printable characters."
+        return f"Enter a reason of 3 to {MAX_REASON_LENGTH} characters."
+    return "" if reason.isprintable() else "Use printable characters only."
 
 
 def record_retire_request(cluster: str, request: RetireRequest, clock: Callable[[], datetime]) -> bool:
-    """Keep what is wanted, with a row in the log; answers whether it was otherwise before."""
+    """Store the request, with an audit entry; return whether it changed anything."""
     action = AuditAction.AGENT_RETIRE if request.is_retired else AuditAction.AGENT_UNRETIRE
     after = {"agent": request.agent, "retired": request.is_retired}
     attempt = request.actor.create_attempt(action, cluster, request.name, reason=request.reason, after=after)
     with record_outcome(attempt, clock), transaction.atomic():
-        # Rounds may not have written it down yet.
+        # Rounds may not have stored the agent in the database yet.
         row, _ = Agent.objects.select_for_update().get_or_create(
             cluster_id=cluster,
             agent_id=request.agent,
@@ -62,26 +62,33 @@ def record_retire_request(cluster: str, request: RetireRequest, clock: Callable[
 
 
 def sync_record(writer: Writer, cluster: str) -> int:
-    """Have the record say what the database does; answers of how many agents it did not. Raises StateError."""
+    """Copy retirements from the database to the fleet data; return the number of agents changed. Raises StateError."""
     epoch = writer.epoch(cluster)
     if epoch is None:
-        return 0  # it is made from the database
+        return 0  # no fleet data yet; it will be built from the database
     rows = Agent.objects.filter(cluster=cluster, retired=True).values_list("position", "agent_id")
     agents_by_position = dict(rows)
     marked_indices = np.flatnonzero(writer.memory(cluster)["flags"] & RETIRED).tolist()
     if agents_by_position.keys() == set(marked_indices):
         return 0
-    # Positions are those of the record but for a moment; ids always are.
+    # Positions may differ from those of the fleet data for a moment; ids never do.
     ids, _ = writer.agent_ids(cluster)
     indices_by_id = {agent: index for index, agent in enumerate(ids)}
-    retired_indices = {indices_by_id[agent] for agent in agents_by_position.values() if agent in indices_by_id}
+    retired_indices = {
+        indices_by_id[agent] for agent in agents_by_position.values() if agent in indices_by_id
+    }
     changed_count = 0
-    for is_retired, indices in ((True, retired_indices.difference(marked_indices)), (False, set(marked_indices).difference(retired_indices))):
+    for is_retired, indices in (
+        (True, retired_indices.difference(marked_indices)),
+        (False, set(marked_indices).difference(retired_indices)),
+    ):
         changed_count += _set_retired(writer, cluster, epoch, sorted(indices), is_retired=is_retired)
     return changed_count
 
 
-def _set_retired(writer: Writer, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool) -> int:
+def _set_retired(
+    writer: Writer, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool
+) -> int:
     if indices:
         writer.set_retired(cluster, epoch, indices, is_retired=is_retired)
     return len(indices)

@@ -20,7 +20,7 @@ _RECONNECT = (
     [
         (RFD_VARIABLE, "", "pick_first"),
         (RFD_VARIABLE, _RECONNECT, "reconnect, health check"),
-        (RFD_VARIABLE, "{", "unreadable"),
+        (RFD_VARIABLE, "{", "invalid"),
         (HTTP_CLOSE_VARIABLE, "true", "on"),
         (VARIABLE, "", "never"),
         (VARIABLE, "1h", "1h"),

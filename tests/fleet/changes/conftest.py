@@ -18,7 +18,7 @@ from fleet.changes.engine import ChangeDraft
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.campaigns import ConnectionKind, CampaignSettings
+from fleet.vocabulary.campaigns import CampaignSettings, ConnectionKind
 from fleet.vocabulary.changes import Actor, ActorKind, ChangeKind, ChangeState
 from tests.fakes.movers import Movers
 from tests.fakes.steps import SightOfMoment, context_of
@@ -34,7 +34,12 @@ def by(user: User, key: str = "") -> RequestActor:
 def draft(agents: int = 3, wanted: str = "b") -> ChangeDraft:
     """A change of nothing in particular."""
     return ChangeDraft(
-        ChangeKind.NETWORKING_CONFIG, "a to b", {"v": "a"}, {"v": wanted}, {"closes": agents}, agent_count=agents
+        ChangeKind.NETWORKING_CONFIG,
+        "a to b",
+        {"v": "a"},
+        {"v": wanted},
+        {"closes": agents},
+        agent_count=agents,
     )
 
 
@@ -55,8 +60,8 @@ class Campaign:
         self.marks: Movers | Writer = movers
         chosen = CampaignTargets(np.arange(len(movers.agents)), "all", leave, connection)
         self.change: Change = campaigns.plan_campaign(
-            cluster.pk, movers.table(NOW.timestamp()), chosen, CampaignSettings(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW,
-            lambda order: None,
+            cluster.pk, movers.table(NOW.timestamp()), chosen,
+            CampaignSettings(**{"hold": 0, "jitter": 0, **pace}), by(user), NOW, lambda order: None,
         )  # fmt: skip
 
     def confirm(self) -> None:

@@ -13,9 +13,12 @@ NOW = 1_700_000_000.0
 def test_blind_pollers_foresee_nothing() -> None:
     """No round, an old one, or no agent of which anything is known."""
     for table, words in (
-        (FakeReader(as_of=None).table("default", NOW), "no round"),
-        (FakeReader(as_of=NOW - 60).table("default", NOW), "too old"),
-        (FakeReader(as_of=NOW, states=[State.UNKNOWN] * 2).table("default", NOW), "no agent"),
+        (FakeReader(as_of=None).table("default", NOW), "no poller has completed a round"),
+        (FakeReader(as_of=NOW - 60).table("default", NOW), "updates of the fleet stopped"),
+        (
+            FakeReader(as_of=NOW, states=[State.UNKNOWN] * 2).table("default", NOW),
+            "the state of every agent is unknown",
+        ),
     ):
         with pytest.raises(NoEvidenceError, match=words):
             require_evidence(table)

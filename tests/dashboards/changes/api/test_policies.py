@@ -41,7 +41,7 @@ def test_read_plan_and_follow(ask: Ask) -> None:
     assert (progress["total"], progress["done"]) == (1, 0)
     (row,) = made.json()["plan"]["ttl"]
     assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
-    assert made.json()["question"] == "Restart 1 auth that 2 agents rest on?"
+    assert made.json()["question"] == "Restart 1 auth with 2 connected agents?"
 
 
 def test_taking_back(ask: Ask) -> None:

@@ -64,7 +64,7 @@ def test_plan_of_auth_connections(ask: Ask, fake_reader: FakeReader) -> None:
 def test_second_person_by_the_api(
     ask: Ask, fake_reader: FakeReader, person: MakeUser, client: Client
 ) -> None:
-    """Neither who planned nor who confirmed it, be it by another token or by their session; then anybody else."""
+    """Neither the author nor the person who confirmed may approve, by token or by session; anyone else may."""
     ensure_default_cluster()
     Cluster.objects.update(second_approver=True)
     fake_reader.states = [State.HEALTHY] * 4
@@ -80,7 +80,7 @@ def test_second_person_by_the_api(
     bearer["If-Match"] = confirmed.headers["ETag"]
     theirs = client.post(f"{here}/approve", headers=bearer)
     assert (mine.status_code, theirs.status_code) == (409, 409)
-    assert "nor who confirmed" in theirs.json()["detail"]
+    assert "nor the person who confirmed" in theirs.json()["detail"]
     assert Change.objects.get().approved_by == ""
     third = person("admin")
     _, secret = create_token(third, "t", [Permission.ACT_ON_FLEET], lifetime=None, now=timezone.now())

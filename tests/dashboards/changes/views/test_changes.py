@@ -87,7 +87,7 @@ def test_page_shows_the_plan(client: Client, person: MakeUser) -> None:
         "proxy-1",
         "2 to 3",
         "A note.",
-        "not well",
+        "not healthy",
     ):
         assert words in page
     assert "Close 3 tunnels</button>" in page
@@ -141,13 +141,13 @@ def test_second_person_must_agree(
     change = planned(person("config admin"))
     _proven(client, User.objects.get())
     page = client.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "because"}, follow=True)
-    assert "Waits for a second person" in page.content.decode()
-    assert "I agree" not in page.content.decode()
+    assert "Review required" in page.content.decode()
+    assert "Approve change" not in page.content.decode()
     forced = client.post(f"/changes/{change.pk}/", {"do": "approve"}).content.decode()
-    assert "A second person must agree: not who made the change" in forced
+    assert "Review required: neither the author" in forced
     assert not sent
     _proven(client, person("admin"))
-    assert "I agree" in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Approve change" in client.get(f"/changes/{change.pk}/").content.decode()
     client.post(f"/changes/{change.pk}/", {"do": "approve"})
     assert len(sent) == 1
 
@@ -180,14 +180,19 @@ def test_outcome_beside_the_plan(client: Client, person: MakeUser) -> None:
     })  # fmt: skip
     client.force_login(User.objects.get())
     page = client.get(f"/changes/{change.pk}/").content.decode()
-    assert "1 fewer than foreseen" in page
-    assert "1 of these agents have gone" in page
+    assert "1 fewer closed than expected" in page
+    assert "1 of these agents are no longer in the fleet" in page
 
 
 def _policy_change(user: User) -> Change:
     ensure_default_cluster()
     draft = ChangeDraft(
-        ChangeKind.POLICY, "1 policy of auths", {}, {"auth": {"X": "1"}}, {}, parameters=asdict(RolloutSettings())
+        ChangeKind.POLICY,
+        "1 policy of auths",
+        {},
+        {"auth": {"X": "1"}},
+        {},
+        parameters=asdict(RolloutSettings()),
     )
     return engine.create_change(
         "default", draft, RequestActor(Actor(ActorKind.PERSON, user.get_username(), user.pk)), timezone.now()
@@ -201,9 +206,9 @@ def test_change_of_policies_is_taken_back_by_a_plan(
     monkeypatch.setattr(record_reader, "policy_book", FakePolicyBook)
     change = _policy_change(person("config admin"))
     client.force_login(User.objects.get())
-    assert "Plan taking it back" not in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Undo change" not in client.get(f"/changes/{change.pk}/").content.decode()
     engine.transition(change, ChangeState.CANCELLED, timezone.now())
-    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Undo change" in client.get(f"/changes/{change.pk}/").content.decode()
     assert "changed again since" in client.post(f"/changes/{change.pk}/", {"do": "undo"}).content.decode()
     client.force_login(person("operator"))
     assert client.post(f"/changes/{change.pk}/", {"do": "undo"}).status_code == 403
@@ -216,11 +221,11 @@ def test_plan_of_policies_that_somebody_overtook(client: Client, person: MakeUse
     assert 'name="reason"' in client.get(f"/changes/{change.pk}/").content.decode()
     DesiredPolicy.objects.create(cluster_id="default", target="auth", name=AUTH_TTL_VARIABLE, value="5m")
     page = client.get(f"/changes/{change.pk}/").content.decode()
-    assert "what is wanted now</a>" in page
+    assert "present desired values</a>" in page
     assert 'name="reason"' not in page
     sent = {"do": "confirm", "reason": "of a page from before"}
     assert (
-        "Somebody else changed the desired policies"
+        "Out of date: the desired values were changed"
         in client.post(f"/changes/{change.pk}/", sent).content.decode()
     )
     change.refresh_from_db()
@@ -239,14 +244,14 @@ def test_change_of_the_config_is_taken_back_by_a_plan(
     engine.start(change, timezone.now())
     engine.transition(change, ChangeState.VERIFIED, timezone.now())
     remember(replace(STORED, keep_alive_count_max=7, web_idle_timeout=60.0), "r2")
-    assert "Plan taking it back" in client.get(f"/changes/{change.pk}/").content.decode()
+    assert "Undo change" in client.get(f"/changes/{change.pk}/").content.decode()
     page = client.post(f"/changes/{change.pk}/", {"do": "undo"}, follow=True)
     back = Change.objects.get(undoes=change)
     assert [(row.key, row.before, row.after) for row in page.context["diff"]] == [
         ("keep_alive_count_max", "7", "3")
     ]
     engine.transition(back, ChangeState.CANCELLED, timezone.now())
-    assert "Plan taking it back" not in client.get(f"/changes/{back.pk}/").content.decode()
+    assert "Undo change" not in client.get(f"/changes/{back.pk}/").content.decode()
 
 
 def test_plan_that_somebody_overtook_shows_three_versions(
@@ -261,11 +266,11 @@ def test_plan_that_somebody_overtook_shows_three_versions(
     page = client.get(f"/changes/{change.pk}/")
     assert {row.key for row in page.context["stale"]["rows"]} == {"keep_alive_count_max", "web_idle_timeout"}
     shown = page.content.decode()
-    assert "Rebase my change" in shown
+    assert "Rebase change" in shown
     assert 'name="reason"' not in shown
     _proven(client, User.objects.get())
     sent = {"do": "confirm", "reason": "of a page from before"}
-    assert "wrote revision r2 meanwhile" in client.post(f"/changes/{change.pk}/", sent).content.decode()
+    assert "wrote revision r2 in the meantime" in client.post(f"/changes/{change.pk}/", sent).content.decode()
     change.refresh_from_db()
     assert change.state == "planned"
     stale = page.context["stale"]

@@ -13,7 +13,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.drains import Drain
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.instances import PollAttempt, Poll
+from fleet.vocabulary.instances import Poll, PollAttempt
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser, prove
 from tests.fakes.record import conclude
@@ -50,7 +50,7 @@ def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
     assert AuditEntry.objects.get().action == "instance.drain"
     assert tasks == ["fleet.tasks.apply_drains"]
     page = client.get(path).content.decode()
-    assert "does not say so yet" in page
+    assert "does not report that it is draining yet" in page
     assert "Undrain proxy-1" in page
     assert client.post(path, {"wanted": "undrain", "reason": REASON}).status_code == 302
     assert not Drain.objects.get().drained
@@ -71,7 +71,7 @@ def test_last_one_asks_twice(
 ) -> None:
     """When no other proxy takes connections, that must be meant."""
     monkeypatch.setattr(drain, "accepts_connections", lambda _: False)
-    assert "No other proxy takes connections" in client.get(path).content.decode()
+    assert "No other proxy accepts connections" in client.get(path).content.decode()
     assert client.post(path, {"wanted": "drain", "reason": REASON}).context["form"].errors["sure"]
     assert client.post(path, {"wanted": "drain", "reason": REASON, "sure": "on"}).status_code == 302
 
@@ -91,18 +91,21 @@ def test_nobody_of_that_name(client: Client, path: str) -> None:
 
 def test_sick_instance_is_not_said_to_take_connections(client: Client, path: str, record: Writer) -> None:
     """The page says what Fleet now says of it."""
-    assert "It takes connections." in client.get(path).content.decode()
+    assert "accepts new connections." in client.get(path).content.decode()
     epoch, now = record.epoch("default"), time.time()
     assert epoch is not None
     (index,) = (place for place, facts in record.load_instances("default").items() if facts.name == "proxy-1")
     silent = Poll(
-        attempts=(PollAttempt(now - 1, ok=False, error="refused"), PollAttempt(now, ok=False, error="refused"))
+        attempts=(
+            PollAttempt(now - 1, ok=False, error="refused"),
+            PollAttempt(now, ok=False, error="refused"),
+        )
     )
     record.write_instances("default", epoch, resources={}, polls={index: silent}, probed_at=now)
     assert conclude(record, [State.HEALTHY] * 4, as_of=now)
     page = client.get(path).content.decode()
-    assert "It takes connections." not in page
-    assert "does not answer" in page
+    assert "accepts new connections." not in page
+    assert "is not responding" in page
 
 
 @pytest.mark.parametrize("name", ["auth-1", "proxy-1"])

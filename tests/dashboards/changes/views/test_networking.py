@@ -101,18 +101,21 @@ def test_every_field_says_what_holds_and_who_follows_it(editor: Client) -> None:
         "tunnel_closing_wait_min", "tunnel_closing_wait_max", "tunnel_disconnect_threshold",
         "keep_alive_interval", "keep_alive_count_max",
     }  # fmt: skip
-    assert (rows["keep_alive_interval"].current_text, rows["ssh_dial_timeout"].current_text) == ("5m0s", "30s")
+    assert (rows["keep_alive_interval"].current_text, rows["ssh_dial_timeout"].current_text) == (
+        "5m0s",
+        "30s",
+    )
     assert (rows["graceful_tunnel_closing"].current_text, rows["idle_timeout_message"].current_text) == (
         "off",
         "empty",
     )
-    assert page.content.decode().count("Only Teleport's programs follow it") == 10
+    assert page.content.decode().count("Used by Teleport instances only") == 10
 
 
 def test_revision_nobody_knows_overwrites_nothing(editor: Client) -> None:
     """What is stored is shown instead."""
     answer = editor.post("/networking/", sent("r9", keep_alive_count_max="7"))
-    assert "Nobody here knows the revision" in answer.content.decode()
+    assert "the revision that you edited is unknown" in answer.content.decode()
     assert not Change.objects.exists()
 
 
@@ -128,7 +131,7 @@ def test_yaml_judges_only_what_was_changed(editor: Client) -> None:
 def test_two_rules_at_once_are_refused(editor: Client) -> None:
     """One contradicts the other; the sentence stands at a field."""
     answer = editor.post("/networking/", sent(graceful_tunnel_closing="on", tunnel_disconnect_threshold="5m"))
-    assert "choose one rule" in str(answer.context["tab"].form.errors["tunnel_disconnect_threshold"])
+    assert "Set only one of them" in str(answer.context["tab"].form.errors["tunnel_disconnect_threshold"])
 
 
 def test_good_value_leads_to_its_plan(editor: Client) -> None:
@@ -138,7 +141,7 @@ def test_good_value_leads_to_its_plan(editor: Client) -> None:
     assert change.state == ChangeState.PLANNED
     page = answer.content.decode()
     assert "RFD 226, GracefulTunnelClosing" in page
-    assert "It closes no tunnel" in page
+    assert "No tunnels close" in page
 
 
 def test_yaml_is_the_same_object(editor: Client) -> None:
@@ -193,7 +196,7 @@ def test_config_of_a_file_is_offered_as_a_patch(
     page = client.get("/networking/")
     assert page.context["owned"]
     assert page.context["patch"].startswith("spec:")
-    assert "Plan this change" not in page.content.decode()
+    assert "Preview change" not in page.content.decode()
     client.post("/networking/", sent(keep_alive_count_max="7"))
     assert not Change.objects.exists()
 
@@ -212,7 +215,7 @@ def test_blind_pollers_refuse_the_plan(editor: Client, fake_reader: FakeReader) 
     """The sentence says why; what was filled in stays."""
     fake_reader.as_of = 1.0
     answer = editor.post("/networking/", sent(graceful_tunnel_closing="on"))
-    assert "blind" in answer.context["tab"].sentence
+    assert "No current data" in answer.context["tab"].sentence
     assert answer.context["tab"].form["graceful_tunnel_closing"].value()
 
 
@@ -220,7 +223,7 @@ def test_cluster_that_does_not_know_the_switch(editor: Client) -> None:
     """It is off and cannot be turned on."""
     NetworkingReading.objects.update(knows_closing=False)
     page = editor.get("/networking/").content.decode()
-    assert "does not know the field" in page
+    assert "do not support this field" in page
     editor.post("/networking/", sent(graceful_tunnel_closing="on"))
     assert not Change.objects.exists()
     editor.post("/networking/", {"try_closing": "1"})
@@ -236,9 +239,9 @@ def test_viewer_looks_and_cannot_change(client: Client, person: MakeUser, fake_r
     """No button, and no way around it."""
     remember(STORED, "r1")
     client.force_login(person("operator"))
-    assert "Plan this change" not in client.get("/networking/").content.decode()
+    assert "Preview change" not in client.get("/networking/").content.decode()
     assert client.post("/networking/", sent(keep_alive_count_max="7")).status_code == 403
-    assert "permission" in AuditEntry.objects.get().detail
+    assert "role config admin" in AuditEntry.objects.get().detail
 
 
 def test_never_read_says_so(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:

@@ -48,7 +48,7 @@ def test_matrix_of_instances_that_report_nothing(page: Client, monkeypatch: pyte
 def test_matrix_and_its_way_to_a_plan(page: Client) -> None:
     """What each runs with; a change of a role restarts whoever would run with something else."""
     first = page.get("/policies/").content.decode()
-    assert "not asked yet" in first
+    assert "no report yet" in first
     assert "All reporting instances match their desired values; 2 instances have not reported." in first
     form = page.get("/policies/auth/").content.decode()
     revision = re.search(r'name="revision" value="(\w+)"', form)
@@ -67,7 +67,7 @@ def test_matrix_and_its_way_to_a_plan(page: Client) -> None:
     assert "auth-2</a>" not in matrix
     stale = page.post("/policies/auth/", sent)
     assert stale.status_code == 400
-    assert "Somebody else changed" in stale.content.decode()
+    assert "Out of date: the desired values were changed" in stale.content.decode()
 
 
 def test_plan_says_what_it_costs_and_whom_it_concerns(page: Client) -> None:
@@ -90,14 +90,14 @@ def test_plan_says_what_it_costs_and_whom_it_concerns(page: Client) -> None:
     for where in (preview, shown):
         for words in (
             "1 auth, TTL 10m0s to 1s",
-            "A lost one is seen after",
-            "Heartbeat writes a second",
-            "below three of our rounds",
-            "2 of 2 must restart: auth-1, auth-2",
+            "Detection of a lost",
+            "Heartbeat writes per second",
+            "shorter than three polls of Refloat",
+            "2 of 2 instances must restart: auth-1, auth-2",
             "of 4 agents",
         ):
             assert words in where
-    assert "<h1>Restart 2 auths that 4 agents rest on?</h1>" in shown
+    assert "<h1>Restart 2 auths with 4 connected agents?</h1>" in shown
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_instance_that_has_gone_can_be_forgotten(page: Client) -> None:
         cluster_id="default", instance_id="gone-id", kind="auth", name="auth-9", position=9
     )
     matrix = page.get("/policies/").content.decode()
-    assert "Plan forgetting it" in matrix
+    assert "Preview removal" in matrix
     assert "auth-9" in matrix
-    assert "in the record no more" in page.get("/policies/gone-id/").content.decode()
+    assert "This instance was deregistered" in page.get("/policies/gone-id/").content.decode()
     page.post("/policies/gone-id/", {"revision": desired.revision_of(desired.desired_values_of("default"))})
     assert Change.objects.latest("pk").after == {}
 
@@ -165,7 +165,7 @@ def test_blind_pollers_restart_nobody(page: Client, fake_reader: FakeReader) -> 
     """What is wanted may be changed all the same."""
     fake_reader.as_of = 1.0
     sent = {"revision": desired.revision_of({}), AUTH_TTL_VARIABLE: "2m"}
-    assert "blind" in page.post("/policies/auth/", sent | {"roll_out": "on"}).context["sentence"]
+    assert "No current data" in page.post("/policies/auth/", sent | {"roll_out": "on"}).context["sentence"]
     assert not Change.objects.exists()
     assert page.post("/policies/auth/", sent).status_code == 302
 
@@ -199,7 +199,7 @@ def test_preview_says_what_agents_will_be_told(page: Client) -> None:
     text = '{"grpc_client_lb_policy": {"loadBalancingConfig": [{"teleport_pick_healthy": {"mode": "reconnect"}}]}}'
     shown = page.post("/policies/auth/", {RFD_VARIABLE: text, "preview": "1"}).content.decode()
     assert "MODE_RECONNECT" in shown
-    assert "not told to ask about health" in shown
+    assert "has no health check" in shown
     assert "extraEnv" in shown
     assert not Change.objects.exists()
     wrong = page.post("/policies/auth/", {RFD_VARIABLE: "{", "preview": "1"}).content.decode()
@@ -209,6 +209,6 @@ def test_preview_says_what_agents_will_be_told(page: Client) -> None:
 def test_viewers_look_only(page: Client, person: MakeUser) -> None:
     """They see what is wanted, and plan nothing."""
     page.force_login(person("viewer"))
-    assert "Plan this change" not in page.get("/policies/auth-id-1/").content.decode()
+    assert "Preview change" not in page.get("/policies/auth-id-1/").content.decode()
     assert page.post("/policies/auth/", {}).status_code == 403
     assert page.get("/policies/nobody/").status_code == 404

@@ -31,7 +31,7 @@ def page(client: Client, person: MakeUser, fake_reader: FakeReader) -> Client:
 def test_from_filter_to_result(page: Client) -> None:
     """Chosen by proxy, planned with its number, confirmed with a reason, paused, resumed, aborted; all in the log."""
     page.post("/accounts/reauthenticate/", {"password": "correct horse"})
-    assert "Plan this campaign" in page.get("/reconnect/").content.decode()
+    assert "Preview campaign" in page.get("/reconnect/").content.decode()
     answer = page.post("/reconnect/", {"proxy": "proxy-1", "rate": "60"})
     change = Change.objects.get()
     where = answer.headers["Location"]
@@ -52,7 +52,7 @@ def test_from_filter_to_result(page: Client) -> None:
         assert change.state == state
     shown = page.get(f"{where}?state=skipped").content.decode()
     assert "aborted by operator" in shown
-    assert "<b>2</b> of 2 done" in shown
+    assert "<b>2</b> of 2 agents (100 %)" in shown
     assert CampaignAgent.objects.filter(state="skipped").count() == 2
     assert {"reconnect.plan", "reconnect.confirm", "reconnect.paused", "reconnect.cancelled"} <= set(
         AuditEntry.objects.values_list("action", flat=True)
@@ -92,9 +92,9 @@ def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
     assert change.plan["leaving"] == {"auth-1": 2}
     assert list(change.plan["destinations"]) == ["auth-2"]
     shown = page.get(answer.headers["Location"]).content.decode()
-    assert "Have 2 agents connect to another auth?" in shown
-    assert "Agents by the auth they leave" in shown
-    assert "Auths with room" in shown
+    assert "Reconnect 2 agents to another auth?" in shown
+    assert "Agents by current auth" in shown
+    assert "Available auths" in shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ from collections import Counter
 import pytest
 
 from fleet.changes.campaigns import auth_connections
-from fleet.vocabulary.campaigns import AgentSnapshot, CampaignAgentState, AuthSnapshot, AgentOutcome, CampaignSettings, ProxySnapshot
+from fleet.vocabulary.campaigns import (
+    AgentOutcome,
+    AgentSnapshot,
+    AuthSnapshot,
+    CampaignAgentState,
+    CampaignSettings,
+    ProxySnapshot,
+)
 
 _AUTHS = {"a": AuthSnapshot("auth-1", False, 9), "b": AuthSnapshot("auth-2", True)}
 _PROXIES = {
@@ -28,14 +35,14 @@ def _agent(*proxies: str, auth: str = "a", retired: bool = False) -> AgentSnapsh
         (_agent("p"), ("a",), ""),
         (_agent("p"), (), ""),
         (_agent("old"), ("a",), ""),
-        (_agent("dead"), ("a",), "no tunnel to a proxy that answers"),
-        (_agent(), ("a",), "no tunnel to a proxy that answers"),
-        (_agent("unheard of"), ("a",), "no tunnel to a proxy that answers"),
-        (_agent("p", auth="b"), ("a",), "connected to auth-2 already"),
-        (_agent("p", auth="b"), (), "no other auth to go to"),
-        (_agent("p", auth=""), (), "no heartbeat of it is known"),
+        (_agent("dead"), ("a",), "no tunnel to a reachable proxy"),
+        (_agent(), ("a",), "no tunnel to a reachable proxy"),
+        (_agent("unheard of"), ("a",), "no tunnel to a reachable proxy"),
+        (_agent("p", auth="b"), ("a",), "already connected to auth-2"),
+        (_agent("p", auth="b"), (), "no other healthy auth"),
+        (_agent("p", auth=""), (), "not sent a heartbeat"),
         (_agent("p", retired=True), ("a",), "retired"),
-        (None, ("a",), "not in the record"),
+        (None, ("a",), "no longer in the fleet"),
     ],
 )
 def test_who_is_skipped(agent: AgentSnapshot | None, leave: tuple[str, ...], says: str) -> None:
@@ -54,9 +61,14 @@ def test_messenger() -> None:
     """A proxy that is well, else one that answers; not the one that did not pass it on before, if there is another."""
     assert auth_connections.choose_relay_proxy(_agent("old", "p", "dead"), _PROXIES, "x") == "p"
     assert auth_connections.choose_relay_proxy(_agent("old", "dead"), _PROXIES, "x") == "old"
-    assert auth_connections.choose_relay_proxy(_agent("p", "old"), _PROXIES, "x", avoided_proxies=("p",)) == "old"
+    assert (
+        auth_connections.choose_relay_proxy(_agent("p", "old"), _PROXIES, "x", avoided_proxies=("p",))
+        == "old"
+    )
     assert auth_connections.choose_relay_proxy(_agent("p"), _PROXIES, "x", avoided_proxies=("p",)) == "p"
-    spread = Counter(auth_connections.choose_relay_proxy(_agent("p", "q"), _PROXIES, f"agent-{n}") for n in range(200))
+    spread = Counter(
+        auth_connections.choose_relay_proxy(_agent("p", "q"), _PROXIES, f"agent-{n}") for n in range(200)
+    )
     assert min(spread["p"], spread["q"]) > 60
 
 
@@ -70,12 +82,18 @@ def test_messenger() -> None:
         (
             _agent("p"),
             60,
-            AgentOutcome(CampaignAgentState.FAILED, "no heartbeat through another auth than auth-1 within 60 s"),
+            AgentOutcome(
+                CampaignAgentState.FAILED,
+                "timed out: the agent sent no heartbeat through an auth other than auth-1 within 60 s",
+            ),
         ),
         (None, 1, None),
-        (None, 60, AgentOutcome(CampaignAgentState.FAILED, "it is not in the record any more")),
+        (None, 60, AgentOutcome(CampaignAgentState.FAILED, "the agent is no longer in the fleet")),
     ],
 )
 def test_outcome(agent: AgentSnapshot | None, age: float, expected: AgentOutcome | None) -> None:
     """Moved is who heartbeats through another auth, by the record."""
-    assert auth_connections.decide_agent_outcome("a", 100.0, agent, _AUTHS, CampaignSettings(), 100.0 + age) == expected
+    assert (
+        auth_connections.decide_agent_outcome("a", 100.0, agent, _AUTHS, CampaignSettings(), 100.0 + age)
+        == expected
+    )

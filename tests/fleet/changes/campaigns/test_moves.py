@@ -9,11 +9,16 @@ from django.contrib.auth.models import User
 from fleet.changes import ChangeRefusedError
 from fleet.changes.campaigns import campaigns
 from fleet.changes.campaigns.campaigns import CampaignTargets
-from fleet.changes.campaigns.moves import AuthMoveStrategy, CampaignSnapshot, TunnelMoveStrategy, create_move_strategy
+from fleet.changes.campaigns.moves import (
+    AuthMoveStrategy,
+    CampaignSnapshot,
+    TunnelMoveStrategy,
+    create_move_strategy,
+)
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
-from fleet.vocabulary.campaigns import CampaignAgentState, AuthSnapshot, ConnectionKind, CampaignSettings
+from fleet.vocabulary.campaigns import AuthSnapshot, CampaignAgentState, CampaignSettings, ConnectionKind
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.movers import Movers
 from tests.fleet.changes.conftest import NOW, Campaign, by
@@ -64,7 +69,7 @@ def test_everybody_leaves_the_auth_and_keeps_their_tunnels(cluster: Cluster, ali
     campaign = _campaign(cluster, alice, movers, canaries=3)
     plan = campaign.change.plan
     assert (plan["asked"], plan["leaving"], plan["destinations"]) == (120, {"auth-0": 120}, {"auth-1": 0})
-    assert plan["question"] == "Have 120 agents connect to another auth?"
+    assert plan["question"] == "Reconnect 120 agents to another auth?"
     campaign.confirm()
     campaign.step()
     assert campaigns.counts_of(campaign.change).in_progress_count == 3
@@ -86,7 +91,7 @@ def test_agents_under_way_at_one_auth_are_limited(cluster: Cluster, alice: User)
     campaign.confirm()
     campaign.step(5)
     assert campaigns.counts_of(campaign.change).in_progress_count == 4
-    assert "under way at each auth" in campaigns.describe_progress(campaign.change, campaign.now)["waits_for"]
+    assert "in progress per auth" in campaigns.describe_progress(campaign.change, campaign.now)["waits_for"]
 
 
 def test_agent_that_no_other_auth_takes_has_failed(cluster: Cluster, alice: User) -> None:
@@ -97,7 +102,7 @@ def test_agent_that_no_other_auth_takes_has_failed(cluster: Cluster, alice: User
     assert campaign.until_over().state == ChangeState.PAUSED
     row = _rows(campaign)["agent-0"]
     assert row.state == CampaignAgentState.FAILED
-    assert row.reason == "it answered that it stays: no other auth took a heartbeat: it drains"
+    assert row.reason == "the agent kept its auth connection: no other auth accepted a heartbeat: it drains"
     assert campaign.now - NOW.timestamp() < 30
     assert movers.asked.total() == 2
 
@@ -107,7 +112,10 @@ def test_agent_that_does_not_answer_fails_after_its_patience(cluster: Cluster, a
     campaign = _campaign(cluster, alice, Movers.on_auths(3, stubborn={"agent-0"}), canaries=0, patience=5)
     campaign.confirm()
     assert campaign.until_over().state == ChangeState.FAILED
-    assert "no heartbeat through another auth than auth-0 within 5 s" in _rows(campaign)["agent-0"].reason
+    assert (
+        "timed out: the agent sent no heartbeat through an auth other than auth-0 within 5 s"
+        in _rows(campaign)["agent-0"].reason
+    )
 
 
 def test_who_cannot_be_asked_or_left_already_is_skipped(cluster: Cluster, alice: User) -> None:
@@ -124,8 +132,8 @@ def test_who_cannot_be_asked_or_left_already_is_skipped(cluster: Cluster, alice:
     rows = _rows(campaign)
     assert rows["here"].state == "ok"
     assert "no tunnel" in rows["bare"].reason
-    assert "no heartbeat" in rows["silent"].reason
-    assert rows["there"].reason == "it is connected to auth-1 already"
+    assert "not sent a heartbeat" in rows["silent"].reason
+    assert rows["there"].reason == "the agent is already connected to auth-1"
     assert "retired" in rows["old"].reason
     assert set(movers.asked) == {"here"}
 
@@ -136,7 +144,7 @@ def test_without_another_auth_it_is_refused(cluster: Cluster, alice: User, left_
     movers = Movers.on_auths(3, auths=1 if left_over == "none" else 2)
     movers.sick_auths |= {1} if left_over == "sick" else set()
     movers.drained_auths |= {1} if left_over == "drained" else set()
-    with pytest.raises(ChangeRefusedError, match="no other auth"):
+    with pytest.raises(ChangeRefusedError, match="no other healthy auth"):
         _campaign(cluster, alice, movers)
 
 
@@ -157,7 +165,13 @@ def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User)
     movers = Movers.of(4, auths=2, auth_of={"agent-0": 0, "agent-1": 1, "agent-2": 0, "agent-3": 1})
     chosen = CampaignTargets(np.arange(4), "all", connection=ConnectionKind.AUTH)
     change = campaigns.plan_campaign(
-        cluster.pk, movers.table(NOW.timestamp()), chosen, CampaignSettings(), by(alice), NOW, lambda order: None
+        cluster.pk,
+        movers.table(NOW.timestamp()),
+        chosen,
+        CampaignSettings(),
+        by(alice),
+        NOW,
+        lambda order: None,
     )
     assert change.plan["leaving"] == {"auth-0": 2, "auth-1": 2}
     assert change.plan["destinations"] == {"auth-0": 2, "auth-1": 2}

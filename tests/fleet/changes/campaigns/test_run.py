@@ -49,7 +49,7 @@ def test_rate_and_room_are_kept(cluster: Cluster, alice: User) -> None:
     assert campaigns.counts_of(one.change).in_progress_count == 10
     one.step(5)
     assert campaigns.counts_of(one.change).in_progress_count == 12
-    assert "under way at each proxy" in campaigns.describe_progress(one.change, one.now)["waits_for"]
+    assert "in progress per proxy" in campaigns.describe_progress(one.change, one.now)["waits_for"]
 
 
 def test_pause_and_resume(cluster: Cluster, alice: User) -> None:
@@ -75,7 +75,7 @@ def test_abort_at_the_threshold(cluster: Cluster, alice: User) -> None:
     one = Campaign(cluster, alice, movers, rate=1200, canaries=0, patience=5, max_failed=10)
     one.confirm()
     assert one.until_over().state == ChangeState.FAILED
-    assert "did not move" in one.change.detail
+    assert "agents failed" in one.change.detail
     counts = campaigns.counts_of(one.change)
     assert counts.remaining_count == 0
     assert counts.ok + counts.failed + counts.skipped == 200
@@ -116,17 +116,17 @@ def test_who_would_have_less_is_skipped(cluster: Cluster, alice: User) -> None:
     assert rows["here"].state == "ok"
     assert "no tunnel" in rows["lost"].reason
     assert "retired" in rows["old"].reason
-    assert "no other proxy" in rows["both"].reason
+    assert "no other healthy proxy" in rows["both"].reason
     assert movers.asked["both"] == 0
 
 
 def test_nowhere_to_go_is_refused_before_it_begins(cluster: Cluster, alice: User) -> None:
     """With one proxy that is well nobody can move."""
-    with pytest.raises(ChangeRefusedError, match="no other proxy"):
+    with pytest.raises(ChangeRefusedError, match="no other healthy proxy"):
         Campaign(cluster, alice, Movers({"a": {0}}, proxies=2, sick={1}))
     blind = Movers.of(3)
     blind.stale = True
-    with pytest.raises(ChangeRefusedError, match="blind"):
+    with pytest.raises(ChangeRefusedError, match="no current data"):
         Campaign(cluster, alice, blind)
 
 
@@ -139,7 +139,7 @@ def test_who_answers_that_it_stays_is_skipped(cluster: Cluster, alice: User) -> 
     counts = campaigns.counts_of(one.change)
     assert (counts.ok, counts.failed, counts.skipped) == (28, 0, 2)
     assert {why for _, why, _ in campaigns.count_by_skip_reason(one.change)} == {
-        "it answered that it has nowhere to go: it knows no other unexpired proxy"
+        "the agent kept its tunnel: it knows no other unexpired proxy"
     }
     assert one.now - BEGIN < 30
     assert set(movers.asked.values()) == {1}
@@ -156,7 +156,7 @@ def test_where_it_could_go_sickens_before_it_is_asked(cluster: Cluster, alice: U
     assert one.until_over().state == ChangeState.VERIFIED
     there = [row for row in one.change.campaign_agents.all() if int(row.agent_id[-1]) % 2 == 0]
     assert {row.state for row in there} == {"skipped"}
-    assert all("no other proxy to go to" in row.reason for row in there)
+    assert all("no other healthy proxy" in row.reason for row in there)
     assert not any(movers.asked[row.agent_id] for row in there)
 
 
@@ -314,7 +314,7 @@ def test_stop_watches_who_was_asked(cluster: Cluster, alice: User) -> None:
     counts = campaigns.counts_of(one.change)
     assert counts.ok == one.movers.asked.total() == 10
     assert counts.skipped == 90
-    with pytest.raises(ChangeRefusedError, match="nothing to stop"):
+    with pytest.raises(ChangeRefusedError, match="only a running or paused campaign"):
         kinds.run_action(one.change, "stop", by(alice), one.at)
     rows = AuditEntry.objects.filter(action="reconnect.stop").order_by("pk")
     assert [(row.who, row.outcome) for row in rows] == [("alice", "done"), ("alice", "refused")]
@@ -356,7 +356,7 @@ def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
     one.movers.stale = True
     one.step(10)
     assert one.movers.asked.total() == asked
-    assert "blind" in campaigns.describe_progress(one.change, one.now)["waits_for"]
+    assert "waiting for current data" in campaigns.describe_progress(one.change, one.now)["waits_for"]
     one.movers.stale = False
     assert one.until_over().state == ChangeState.VERIFIED
 
@@ -379,7 +379,7 @@ def test_one_change_at_a_time(cluster: Cluster, alice: User) -> None:
         one.confirm()
         one.step()
     assert second.change.state == ChangeState.CONFIRMED
-    assert "one change at a time" in second.change.detail
+    assert "changes run one at a time" in second.change.detail
     kinds.run_action(first.change, "abort", by(alice), first.at)
     second.step()
     assert second.change.state == ChangeState.RUNNING

@@ -41,7 +41,12 @@ def test_excess_under_the_rfd_rule() -> None:
     """Who has two and wants one closes the newer; nothing before 30 minutes, all within 60."""
     plan = _plan(RFD, [_agent("a", "p1", "p2"), _agent("b", "p2")], P1, P2)
     assert (plan.rule, plan.closes, plan.excess, plan.expired) == (ClosingRule.RFD, (1, 1), (1, 1), (0, 0))
-    assert (plan.agents, plan.left_with_one, plan.affected_agents, plan.closing_tunnel_counts) == ((1, 1), 1, ("a",), {"a": 2})
+    assert (plan.agents, plan.left_with_one, plan.affected_agents, plan.closing_tunnel_counts) == (
+        (1, 1),
+        1,
+        ("a",),
+        {"a": 2},
+    )
     assert [(s.nth, s.tunnels, s.earliest, s.latest) for s in plan.steps] == [(1, 1, 1800.0, 3600.0)]
     assert [(p.name, p.before, p.after) for p in plan.proxies] == [
         ("proxy-1", 1, (1, 1)),
@@ -89,7 +94,9 @@ def test_user_connections_are_counted_or_a_range() -> None:
 
 def test_fewest_users_go_first() -> None:
     """The tunnel that serves stays, though it is newer."""
-    agent = ObservedAgent("a", 1, (ObservedTunnel("p1", 0, 1.0), ObservedTunnel("p2", 2, 9.0)), can_close=True)
+    agent = ObservedAgent(
+        "a", 1, (ObservedTunnel("p1", 0, 1.0), ObservedTunnel("p2", 2, 9.0)), can_close=True
+    )
     plan = _plan(RFD, [agent], P1, P2)
     assert (plan.carrying, [p.after for p in plan.proxies]) == ((0, 0), [(0, 0), (1, 1)])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import NoEvidenceError, ChangeRefusedError, engine
+from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.kinds import kind_of
 from fleet.changes.networking import revisions
 from fleet.changes.networking.revisions import NetworkingConflictError
@@ -29,13 +29,17 @@ def read(cluster: Cluster) -> None:
 
 
 def _plan(user: User, wanted: NetworkingConfig, base: str = "r1") -> Change:
-    return revisions.plan_change("default", base, wanted, by(user), NOW, record_of(FakeReader(), NOW.timestamp()))
+    return revisions.plan_change(
+        "default", base, wanted, by(user), NOW, record_of(FakeReader(), NOW.timestamp())
+    )
 
 
 @pytest.mark.usefixtures("read")
 def test_plan_of_a_stale_revision_names_theirs(alice: User) -> None:
     """Nothing is planned; the row in the log has what was wanted."""
-    revisions.record_revision("default", NetworkingResource(replace(PEERING, web_idle_timeout=60.0), {}, "r2"), NOW)
+    revisions.record_revision(
+        "default", NetworkingResource(replace(PEERING, web_idle_timeout=60.0), {}, "r2"), NOW
+    )
     with pytest.raises(NetworkingConflictError) as conflict:
         _plan(alice, replace(PEERING, keep_alive_count_max=7))
     assert conflict.value.stored_revision.revision == "r2"
@@ -71,8 +75,10 @@ def test_plan_that_moves_tunnels_is_refused_while_blind(alice: User) -> None:
 
 def test_plan_of_a_config_that_a_file_owns(cluster: Cluster, alice: User) -> None:
     """It would come back at the next start of an auth."""
-    revisions.record_revision(cluster.pk, NetworkingResource(PEERING, {ORIGIN_LABEL: "config-file"}, "r1"), NOW)
-    with pytest.raises(ChangeRefusedError, match="owned by the auths' file"):
+    revisions.record_revision(
+        cluster.pk, NetworkingResource(PEERING, {ORIGIN_LABEL: "config-file"}, "r1"), NOW
+    )
+    with pytest.raises(ChangeRefusedError, match="managed by the config file of the auths"):
         _plan(alice, replace(PEERING, keep_alive_count_max=7))
 
 
@@ -86,7 +92,7 @@ def test_plan_before_it_was_read(cluster: Cluster, alice: User) -> None:
 @pytest.mark.usefixtures("read")
 def test_plan_of_nothing(alice: User) -> None:
     """The same config is no change."""
-    with pytest.raises(ChangeRefusedError, match="nothing is changed"):
+    with pytest.raises(ChangeRefusedError, match="no changes"):
         _plan(alice, PEERING)
 
 
@@ -111,7 +117,7 @@ def test_verify_compares_until_all_is_over(alice: User) -> None:
     revisions.verify(change, replace(table, stale=True), NOW + timedelta(hours=1))
     assert change.state == ChangeState.VERIFYING
     revisions.verify(change, table, NOW + timedelta(hours=1))
-    assert (change.state, change.detail) == ("verified", "2 tunnels closed, foreseen: 3")
+    assert (change.state, change.detail) == ("verified", "2 tunnels closed, expected: 3")
 
 
 @pytest.mark.usefixtures("read")
@@ -136,4 +142,4 @@ def test_verify_waits_for_tunnels_that_are_dialled(alice: User) -> None:
         tunnel_proxies=np.concatenate([table.tunnel_proxies, 5 - table.tunnel_proxies]),
     )
     revisions.verify(change, both, NOW)
-    assert (change.state, change.detail) == ("verified", "4 tunnels dialled, as foreseen")
+    assert (change.state, change.detail) == ("verified", "4 tunnels opened, as expected")

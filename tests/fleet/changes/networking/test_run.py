@@ -85,7 +85,7 @@ def test_run_by_somebody_else_first_loses_nothing(cluster: Cluster, alice: User,
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
     auth.somebody_else_writes(web_idle_timeout=60 * 10**9)
     assert _run(change, auth).state == ChangeState.FAILED
-    assert "somebody else wrote" in change.detail
+    assert "changed in the meantime" in change.detail
     assert _stored(auth).web_idle_timeout == 60.0
     assert auth.updates == 0
     assert engine.find_running_change(cluster.pk) is None
@@ -102,7 +102,7 @@ def test_run_on_a_cluster_that_does_not_know_the_field(
         "graceful_tunnel_closing": True,
     }
     change = _run(_confirmed(cluster, alice, auth, **fields), auth)
-    assert (change.state, "does not know" in change.detail) == (ChangeState.FAILED, True)
+    assert (change.state, "does not support" in change.detail) == (ChangeState.FAILED, True)
     assert NetworkingReading.objects.get().knows_closing is False
     current = revisions.require_current_revision(cluster.pk)
     again = replace(revisions.resource_of(current).config, graceful_tunnel_closing=True)
@@ -118,7 +118,7 @@ def test_run_out_of_reach_is_tried_again_and_then_given_up(
     change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
     auth.fails = grpc.StatusCode.UNAVAILABLE
     assert _run(change, auth).state == ChangeState.RUNNING
-    assert "tried again" in change.detail
+    assert "retrying" in change.detail
     assert list(runners.find_due("fleet.tasks.look_after_networking", cluster.changes.all())) == [change]
     assert _run(change, auth, timedelta(minutes=2)).state == ChangeState.FAILED
 
@@ -150,7 +150,7 @@ def test_run_while_another_has_the_cluster_waits(cluster: Cluster, alice: User, 
     second = _confirmed(cluster, alice, auth, keep_alive_count_max=8)
     engine.start(first, NOW)
     assert _run(second, auth).state == ChangeState.CONFIRMED
-    assert "alice has default" in second.detail
+    assert f"change {first.pk} by alice is running in default" in second.detail
 
 
 def test_read_takes_note_of_what_others_wrote(cluster: Cluster, auth: ConfigAuth) -> None:
@@ -174,7 +174,9 @@ def test_undo_marks_what_it_takes_back(cluster: Cluster, alice: User, auth: Conf
     current = revisions.require_current_revision(cluster.pk)
     assert current.previous is not None
     config = revisions.resource_of(current.previous).config
-    back = revisions.plan_change(cluster.pk, current.revision, config, by(alice), NOW, RECORD, undone_change_id=first.pk)
+    back = revisions.plan_change(
+        cluster.pk, current.revision, config, by(alice), NOW, RECORD, undone_change_id=first.pk
+    )
     _run(engine.confirm(back, by(alice), reason="back", typed_name="", now=NOW), auth)
     first.refresh_from_db()
     assert first.state == ChangeState.UNDONE

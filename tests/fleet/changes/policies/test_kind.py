@@ -30,4 +30,8 @@ def test_who_failed_has_another_turn(cluster: Cluster, alice: User) -> None:
         row.save()
     kinds.run_action(one.change, "pause", by(alice), NOW)
     kinds.run_action(one.change, "resume", by(alice), NOW)
-    assert [row.state for row in one.rows] == [RolloutStepState.OK, RolloutStepState.WAITING, RolloutStepState.SKIPPED]
+    assert [row.state for row in one.rows] == [
+        RolloutStepState.OK,
+        RolloutStepState.WAITING,
+        RolloutStepState.SKIPPED,
+    ]

@@ -53,7 +53,7 @@ def test_lines() -> None:
     auth, proxy = matrix.create_matrix(nodes.views(), nodes.observed(), {"proxy": {PROXY_TTL_VARIABLE: "1m"}})
     assert (auth.name, auth.is_managed, auth.note) == ("auth-1", False, "no folder")
     assert (proxy.is_managed, proxy.has_drift, auth.has_drift) == (True, True, False)
-    assert matrix.create_matrix(nodes.views(), {}, {})[0].note == "not asked yet"
+    assert matrix.create_matrix(nodes.views(), {}, {})[0].note == "no report yet"
 
 
 def test_own_values_go_over_those_of_the_role() -> None:

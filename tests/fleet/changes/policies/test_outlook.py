@@ -41,19 +41,19 @@ def test_ttl_before_and_after() -> None:
     assert row["before"]["writes"] == 0.0606
     assert row["before"]["messages"] == 3.11
     assert row["after"]["messages"] == 0.311
-    assert any("Raising the TTL" in note for note in found["notes"])
+    assert any("The TTL increases" in note for note in found["notes"])
     assert not any("RFD 226" in note for note in found["notes"])
     longer = outlook.outlook_of([_to(one, **{PROXY_TTL_VARIABLE: "15m"}) for one in PROXIES], SIGHT)
-    assert any("agents drop a lost proxy after up to 15m50s" in note for note in longer["notes"])
+    assert any("agents detect a lost proxy after up to 15m50s" in note for note in longer["notes"])
     said = outlook.describe_ttl(row)
-    assert "a lost one is seen after 10m35s, now after 1m8s" in said
-    assert "0.311 discovery messages a second, now 3.11" in said
+    assert "a lost proxy is detected within 10m35s (now 1m8s)" in said
+    assert "discovery messages 0.311/s (now 3.11/s)" in said
 
 
 def test_ttl_below_three_rounds_is_warned_of() -> None:
     """This console would take instances that are well for expired."""
     found = outlook.outlook_of([_to(PROXIES[0], **{PROXY_TTL_VARIABLE: "1s"}), _to(PROXIES[1])], SIGHT)
-    assert "below three of our rounds" in found["notes"][0]
+    assert "shorter than three polls of Refloat" in found["notes"][0]
     assert found["ttl"][0]["names"] == ["proxy-1"]
 
 
@@ -66,7 +66,9 @@ def test_compact_alone_is_a_row_too() -> None:
 
 def test_auths_ttl_has_no_discovery() -> None:
     """Agents are told of proxies only; an auth is lost when its resource expires."""
-    auth = ChangedInstance("a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"})
+    auth = ChangedInstance(
+        "a1", "auth-1", "auth", True, {AUTH_TTL_VARIABLE: "10m"}, {AUTH_TTL_VARIABLE: "1m"}
+    )
     (row,) = outlook.outlook_of([auth], SIGHT)["ttl"]
     assert row["after"]["messages"] == 0
     assert (row["before"]["detection"], row["after"]["detection"]) == ("10m0s", "1m0s")
@@ -80,11 +82,11 @@ def test_load_balancing_names_who_reads_it_when() -> None:
     (effect,) = outlook.outlook_of([has, lacks], SIGHT)["effects"]
     assert (effect["restart"], effect["agents_now"], effect["agents_later"]) == (["auth-2"], 20, 30)
     assert effect["value"] == "reconnect, health check"
-    assert "20 agents read it when they connect anew" in effect["sentence"]
-    assert "30 more when they next connect" in effect["sentence"]
+    assert "20 agents get the new value when they reconnect" in effect["sentence"]
+    assert "30 more with their next connection" in effect["sentence"]
     by_hand = outlook.outlook_of([has, replace(lacks, is_restarted=False)], SIGHT)["effects"][0]
     assert by_hand["by_hand"] == ["auth-2"]
-    assert "Not restarted by this: auth-2." in by_hand["sentence"]
+    assert "This change does not restart auth-2" in by_hand["sentence"]
 
 
 def test_http_close_concerns_no_agent() -> None:
@@ -94,7 +96,7 @@ def test_http_close_concerns_no_agent() -> None:
     )
     (effect,) = outlook.outlook_of([auth], SIGHT)["effects"]
     assert (effect["restart"], effect["agents_now"]) == (["auth-1"], 0)
-    assert "clients by HTTP" in effect["sentence"]
+    assert "HTTP clients only" in effect["sentence"]
 
 
 def test_reconnect_interval_says_its_rate() -> None:
@@ -108,14 +110,20 @@ def test_reconnect_interval_says_its_rate() -> None:
         {reconnect_schedule.VARIABLE: "10s"},
     )
     (effect,) = outlook.outlook_of([proxy], SIGHT)["effects"]
-    assert "10s to 15s after it was opened: 2 reconnects a second of 25 tunnels" in effect["sentence"]
-    back = replace(proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.VARIABLE: ""})
-    assert "to “never”: 1 of 1 must restart" in outlook.outlook_of([back], SIGHT)["effects"][0]["sentence"]
+    assert "10s to 15s after it was opened: 2 reconnects per second for 25 tunnels" in effect["sentence"]
+    back = replace(
+        proxy, current_values=proxy.planned_values, planned_values={reconnect_schedule.VARIABLE: ""}
+    )
+    assert (
+        "→ never: 1 of 1 instance must restart" in outlook.outlook_of([back], SIGHT)["effects"][0]["sentence"]
+    )
 
 
 def test_nothing_changes_nothing_is_said() -> None:
     """And what a node has that we would refuse changes nothing either."""
-    odd = ChangedInstance("p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"})
+    odd = ChangedInstance(
+        "p1", "proxy-1", "proxy", False, {PROXY_TTL_VARIABLE: "soon"}, {PROXY_TTL_VARIABLE: "1m"}
+    )
     found = outlook.outlook_of([odd, _to(PROXIES[1])], SIGHT)
     assert (found["ttl"], found["effects"], found["notes"]) == ([], [], [])
 

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from fleet.changes.policies.plan import PolicyProcess, TakesEffect, TTLOutlook, forecast_ttl, forecast_restarts, ttl_load_of
+from fleet.changes.policies.plan import (
+    PolicyProcess,
+    TakesEffect,
+    TTLOutlook,
+    forecast_restarts,
+    forecast_ttl,
+    ttl_load_of,
+)
 
 
 def _ttl(before: float, after: float, *, role: str = "proxy", compact: bool = False) -> TTLOutlook:
@@ -28,14 +35,14 @@ def test_detection_later_than_the_rfd_is_warned_of(compact: bool) -> None:
     assert _ttl(60.0, 600.0, compact=compact).after.detection < 780.0
     assert not any("RFD 226" in warning for warning in _ttl(60.0, 600.0, compact=compact).warnings)
     long = _ttl(900.0, 900.0, compact=compact)
-    assert "later than the 13m0s that RFD 226 sets out to shorten" in long.warnings[0]
+    assert "longer than the 13m0s that RFD 226 wants to shorten" in long.warnings[0]
     assert _ttl(900.0, 900.0, role="auth", compact=compact).warnings == ()
 
 
 def test_raising_and_very_short_ttls_are_warned_of() -> None:
     """Raising: mixed fleets look expired. Below three rounds: we ourselves would be wrong."""
-    assert "Raising" in _ttl(60.0, 600.0).warnings[0]
-    assert "three of our rounds" in _ttl(60.0, 14.0).warnings[0]
+    assert "The TTL increases" in _ttl(60.0, 600.0).warnings[0]
+    assert "three polls of Refloat" in _ttl(60.0, 14.0).warnings[0]
 
 
 def test_auths_ttl_sends_no_discovery() -> None:
@@ -59,12 +66,16 @@ def test_restarts_of_what_is_read_at_connect() -> None:
     """Agents of restarted auths read it then; those who connected before theirs had it, later."""
     auths = {"a": PolicyProcess("auth-1", True, 10), "b": PolicyProcess("auth-2", False, 20)}
     outlook = forecast_restarts(auths, TakesEffect.AT_CONNECT, stale_count=4)
-    assert (outlook.restarted_names, outlook.affected_now_count, outlook.affected_later_count) == (("auth-2",), 20, 4)
-    assert "1 of 2 must restart: auth-2. 20 agents" in outlook.sentence
-    assert "4 more when they next connect" in outlook.sentence
+    assert (outlook.restarted_names, outlook.affected_now_count, outlook.affected_later_count) == (
+        ("auth-2",),
+        20,
+        4,
+    )
+    assert "1 of 2 instances must restart: auth-2. 20 agents" in outlook.sentence
+    assert "4 more with their next connection" in outlook.sentence
 
 
 def test_restarts_of_nothing() -> None:
     """All have it."""
     outlook = forecast_restarts({"a": PolicyProcess("auth-1", True, 10)}, TakesEffect.AT_START)
-    assert (outlook.restarted_names, outlook.sentence) == ((), "No process needs a restart.")
+    assert (outlook.restarted_names, outlook.sentence) == ((), "No instance needs a restart.")

@@ -15,11 +15,24 @@ def test_what_agents_were_told_by_which_auth() -> None:
     """Mode and health check of heartbeats that are not expired; nothing while the pollers are blind."""
     table = FakeReader(as_of=NOW - 1).table("default", NOW)
     table.heartbeats["auth"] = [0, 0, 1, 1]
-    table.heartbeats["mode"] = [ReconnectMode.PICK_FIRST, ReconnectMode.PICK_FIRST, ReconnectMode.RECONNECT, ReconnectMode.UNKNOWN]
+    table.heartbeats["mode"] = [
+        ReconnectMode.PICK_FIRST,
+        ReconnectMode.PICK_FIRST,
+        ReconnectMode.RECONNECT,
+        ReconnectMode.UNKNOWN,
+    ]
     table.heartbeats["flags"][2] = columns.HEALTH_CHECK
     table.heartbeats["expires_at"][1] = NOW - 1
     seen = policy_snapshot_of(table, 0.6, NOW)
-    assert seen.balancing_counts == {"auth-id-1": {("pick_first", False): 1}, "auth-id-2": {("reconnect", True): 1}}
-    assert (seen.agent_count, seen.round_interval, seen.age_seconds, seen.agent_counts["auth-id-1"]) == (4, 0.6, 1.0, 2)
+    assert seen.balancing_counts == {
+        "auth-id-1": {("pick_first", False): 1},
+        "auth-id-2": {("reconnect", True): 1},
+    }
+    assert (seen.agent_count, seen.round_interval, seen.age_seconds, seen.agent_counts["auth-id-1"]) == (
+        4,
+        0.6,
+        1.0,
+        2,
+    )
     with pytest.raises(NoEvidenceError):
         policy_snapshot_of(FakeReader(as_of=NOW - 60).table("default", NOW), 0.6, NOW)

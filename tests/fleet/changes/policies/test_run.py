@@ -117,7 +117,11 @@ def test_failure_pauses_and_it_can_be_resumed(cluster: Cluster, alice: User) -> 
     auths[1].down, auths[1].serving = False, True
     kinds.run_action(one.change, "resume", by(alice), NOW)
     assert one.until_over().state == ChangeState.VERIFIED
-    assert [row.state for row in one.rows] == [RolloutStepState.OK, RolloutStepState.SKIPPED, RolloutStepState.OK]
+    assert [row.state for row in one.rows] == [
+        RolloutStepState.OK,
+        RolloutStepState.SKIPPED,
+        RolloutStepState.OK,
+    ]
 
 
 def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
@@ -127,7 +131,7 @@ def test_sick_neighbour_holds_it_up(cluster: Cluster, alice: User) -> None:
     auths[2].state = InstanceState.UNHEALTHY
     one.step(5)
     assert [auth.run for auth in auths] == [1, 1, 1]
-    assert "waits until auth-3 is well" in one.change.progress["waits_for"]
+    assert "waiting for auth-3 to become healthy" in one.change.progress["waits_for"]
     auths[2].state = InstanceState.OK
     assert one.until_over().state == ChangeState.VERIFIED
 
@@ -148,7 +152,7 @@ def test_command_line_that_decides_is_said(cluster: Cluster, alice: User) -> Non
     auths[0].restart()
     one = Rollout(cluster, alice, *auths)
     assert one.until_over().state == ChangeState.PAUSED
-    assert "command line" in one.change.detail
+    assert "a flag of the instance overrides" in one.change.detail
 
 
 def test_step_that_died_restarts_nobody_twice(
@@ -222,8 +226,8 @@ def test_unset_is_over_when_it_is_in_force_no_more(cluster: Cluster, alice: User
     back = Rollout(cluster, alice, *auths, wanted={}, undoes=first.change.pk)
     assert back.until_over().state == ChangeState.VERIFIED
     assert [row.detail for row in back.rows] == [
-        "Announce TTL of auths: 10m (default)",
-        "Announce TTL of auths: 7m (env)",
+        "Auth announce TTL: 10m (default)",
+        "Auth announce TTL: 7m (env)",
     ]
     assert [auth.accepted for auth in auths] == [{}, {}]
     first.change.refresh_from_db()
@@ -248,7 +252,10 @@ def test_deregistered_meanwhile_is_skipped(cluster: Cluster, alice: User) -> Non
     one = Rollout(cluster, alice, *auths)
     auths[1].state = InstanceState.GONE
     assert one.until_over().state == ChangeState.VERIFIED
-    assert [(row.state, row.detail) for row in one.rows][1] == ("skipped", "it was deregistered meanwhile")
+    assert [(row.state, row.detail) for row in one.rows][1] == (
+        "skipped",
+        "the instance was deregistered in the meantime",
+    )
     assert auths[1].run == 1
 
 
@@ -260,4 +267,4 @@ def test_blind_pollers_hold_it_up(cluster: Cluster, alice: User) -> None:
         auth.state = InstanceState.UNKNOWN
     one.step(5)
     assert [auth.run for auth in auths] == [1, 1, 1]
-    assert "waits until" in one.change.progress["waits_for"]
+    assert "waiting for" in one.change.progress["waits_for"]

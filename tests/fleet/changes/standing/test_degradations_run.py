@@ -48,6 +48,6 @@ async def test_server_of_another_role_is_sent_nothing(tmp_path: Path, certificat
 
 async def test_instance_that_cannot_be_reached_is_a_sentence() -> None:
     """Not in the record, without an address, or not there."""
-    assert await degradations_run.send_request(REQUEST, {}, None) == "the record has no such instance any more"
+    assert await degradations_run.send_request(REQUEST, {}, None) == "the instance is no longer in the fleet"
     assert await degradations_run.send_request(REQUEST, {0: FACTS}, None)
     assert await degradations_run.send_request(REQUEST, {0: replace(FACTS, address="127.0.0.1:1")}, None)

@@ -13,7 +13,7 @@ from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster
 from fleet.models.drains import Drain
 from fleet.protocol.destination.health import DrainRequest
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt
 from fleet.vocabulary.watch import INITIAL_WATCH
 from tests.fleet.changes.conftest import NOW, by
 
@@ -57,7 +57,9 @@ def test_due_until_the_instance_says_so(cluster: Cluster, alice: User) -> None:
     assert drains.find_due_drains("default", proxy(ok=False)) == []
     assert drains.find_due_drains("default", proxy(gone=True)) == []
     drains.record_drain_request("default", wanted(alice, drained=False), lambda: NOW)
-    assert [one.is_drained for one in drains.find_due_drains("default", proxy(drains_already=True))] == [False]
+    assert [one.is_drained for one in drains.find_due_drains("default", proxy(drains_already=True))] == [
+        False
+    ]
 
 
 @pytest.mark.parametrize("error", ["", "it does not answer"])
