@@ -1,24 +1,24 @@
-# Everything this project does, by name. Each target makes what it needs; none asks for another one first.
-# VENV=path uses a virtual environment as it is; without it, .venv is made and kept up to date.
+# All tasks of this project. Each target creates what it needs; no other target has to run first.
+# VENV=path uses an existing virtual environment unchanged; without it, .venv is created and kept up to date.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-# A dozen programs start at once: what one of them compiled, the others need not. pip compiles what it installs,
-# but not what it leaves where it is, which is ours.
+# A dozen programs start at once and share compiled bytecode. pip compiles the packages that it installs,
+# but not an editable install such as this project.
 unexport PYTHONDONTWRITEBYTECODE
 COMPILE = $(PY) -m compileall -q fleet dashboards
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-# The first that runs and is new enough: a shim on PATH may stand for a version that is not there.
+# The first Python that runs and is new enough: a shim on PATH may point to a version that is not installed.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PROTOS := $(wildcard proto/fleet/wire/*.proto)
 
-# A foreign environment is never touched; ours is stamped by what it was made from.
+# An environment given by VENV is never changed; .venv is updated when its requirements change.
 ifeq ($(VENV),.venv)
 RUN := .venv/.run
 DEV := .venv/.dev
@@ -29,25 +29,25 @@ endif
 
 .PHONY: help setup demo test test-slow check fix bench proto clean browser peers clients stubs-fresh
 
-help:  ## Show this list
+help:  ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(DEV) browser  ## Make .venv with all it needs, and find Chromium
+setup: $(DEV) browser  ## Create .venv with all dependencies, and find Chromium
 
-demo: $(RUN)  ## Run the console and a fleet of its own to watch (FAULTS=1: with a script of incidents; TLS=1: with mutual TLS)
+demo: $(RUN)  ## Run the console and a local test fleet (FAULTS=1: with scripted incidents; TLS=1: with mutual TLS)
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
-test: setup clients  ## Run the fast tests (5 minutes at most; ARGS="-k name" chooses)
+test: setup clients  ## Run the fast tests (at most 5 min; ARGS="-k name" selects tests)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
-# Tests that measure time run after the others, two at a time. ARGS may choose tests of one group only.
-test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (20 minutes at most)
+# Tests that measure time run after the others, two at a time. ARGS may select tests of only one group.
+test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (at most 20 min)
 	@empty=0; \
 	slow() { $(PY) -m pytest -m "slow and $$1" --numprocesses "$$2" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
 	slow "not serial" auto && slow "serial" 2 && [ $$empty -lt $(if $(ARGS),2,1) ]
 
-# One core has enough to do with the types; the other one does the rest meanwhile.
-check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change nothing
+# mypy keeps one core busy; the other steps run on the other core meanwhile.
+check: $(DEV) stubs-fresh  ## Run all static checks: format, lint, types, imports, migrations
 	@export DJANGO_SETTINGS_MODULE=dashboards.config.settings REFLOAT_HOME="$$(mktemp -d)"; \
 	trap 'rm -rf "$$REFLOAT_HOME"' EXIT; failed=0; \
 	step() { printf '%-22s' "$$1"; shift; out=$$("$$@" 2>&1) && echo ok || { echo FAILED; echo "$$out"; failed=1; }; }; \
@@ -61,35 +61,35 @@ check: $(DEV) stubs-fresh  ## Look at everything a machine can judge; change not
 	printf '%-22s' types; if wait $$types; then echo ok; else echo FAILED; cat "$$REFLOAT_HOME/types"; failed=1; fi; \
 	exit $$failed
 
-fix: $(DEV)  ## Repair what a machine can repair
-	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "formatted; now: make check"
+fix: $(DEV)  ## Fix lint problems and format the code
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "fixed and formatted; next: make check"
 
-bench: $(DEV) $(if $(filter tunnel gateway probe,$(NAME)),peers)  ## Measure (NAME=detect, classify, …; without NAME: the list)
+bench: $(DEV) $(if $(filter tunnel gateway probe,$(NAME)),peers)  ## Run a benchmark (NAME=detect, classify, …; without NAME: list them)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)
 
-proto: $(DEV)  ## Write the stubs in fleet/wire anew from proto/
+proto: $(DEV)  ## Generate the stubs in fleet/wire from proto/
 	@$(PY) -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
 
-clean:  ## Remove .venv and caches; var/ (your data) stays
+clean:  ## Remove .venv and caches; keep var/ (your data)
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# -- what the targets stand on -------------------------------------------------------------------
+# -- prerequisites of the targets ----------------------------------------------------------------
 
 .venv/bin/python:
 	@[ -n "$(PYTHON)" ] \
-	  || { echo "Python 3.11 or newer is needed: apt-get install python3 (or PYTHON=/path/to/python make …)" >&2; exit 2; }
+	  || { echo "Python 3.11 or newer was not found: apt-get install python3 (or PYTHON=/path/to/python make …)" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 2; }
-	@echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv
+	@echo "creating .venv with $(PYTHON)"; $(PYTHON) -m venv .venv
 
 .venv/.run: .venv/bin/python pyproject.toml constraints.txt
-	@echo "installing what the program needs (about a minute the first time)"
+	@echo "installing dependencies (about 1 min the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@$(COMPILE) && touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
-	@echo "installing what developing needs (one or two minutes the first time)"
+	@echo "installing development dependencies (1 to 2 min the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(COMPILE) && touch $@ .venv/.run
 
@@ -106,4 +106,4 @@ stubs-fresh: $(DEV)
 	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \
 	$(PY) -m grpc_tools.protoc -I proto --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" $(PROTOS); \
 	diff -r -x __init__.py -x __pycache__ "$$fresh/fleet/wire" fleet/wire >/dev/null \
-	  || { echo "fleet/wire is not what proto/ makes: run 'make proto' and commit it" >&2; exit 1; }
+	  || { echo "fleet/wire is out of date: run 'make proto' and commit the result" >&2; exit 1; }

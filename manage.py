@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line for the console."""
+"""The command line of the console: Django's commands and Refloat's own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dashboards.config.env import SettingError
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
-    # Read when numpy is imported. Nothing here multiplies matrices, and the console makes copies of a process with one
-    # thread (docs/decisions/0008-copies-of-one-process.md).
+    # numpy reads it when it is imported. No code here multiplies matrices, and the console forks a process, which must
+    # have one thread (docs/decisions/0008-copies-of-one-process.md).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         execute_from_command_line(sys.argv)

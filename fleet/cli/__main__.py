@@ -1,4 +1,4 @@
-"""`python -m fleet.cli`: the `refloat` command where it is not installed."""
+"""`python -m fleet.cli`: run the `refloat` command from a checkout without installing it."""
 
 from __future__ import annotations
 

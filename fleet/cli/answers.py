@@ -1,4 +1,4 @@
-"""How commands answer: a sentence and exit code 2 for what cannot be done, a table or JSON for what can."""
+"""Output of commands: a table or JSON for a result, one message and exit code 2 for an error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing_extensions import override
 
 from fleet.nodes.shared.options import Command, Decorator
 
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
 
 class Failure(click.ClickException):
-    """What the person can mend; the sentence says how."""
+    """An error that the user can fix; the message says how. Exit code 2."""
 
     exit_code = 2
 
@@ -24,11 +26,11 @@ class Failure(click.ClickException):
         click.echo(f"refloat: {self.format_message()}", file=file or sys.stderr)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the API response as JSON.")
 
 
 def prints(text_of: Callable[[Any], str]) -> Decorator:
-    """Return a decorator that adds --json and prints the answer of the API that a command returns, as JSON or text."""
+    """Return a decorator that adds --json and prints the API response that a command returns, as JSON or text."""
 
     def add(command: Command) -> Command:
         @functools.wraps(command)
@@ -42,20 +44,26 @@ def prints(text_of: Callable[[Any], str]) -> Decorator:
 
 
 def pair(text: str, form: str) -> tuple[str, str]:
-    """Split `key=value`. Raises Failure, with the `form` that it should have."""
+    """Split `key=value`. Raises Failure that names the expected `form`."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise Failure(f"{text!r} is not {form}")
+        raise Failure(f"invalid argument {text!r}: expected {form}")
     return key.strip(), value
 
 
 def show_json(document: Any) -> None:
-    """Print a value as JSON."""
+    """Print a value as JSON, indented on a terminal."""
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
+def readable(seconds: float) -> str:
+    """Return a duration in the largest unit that fits: `7 s`, `4 min`, `1.5 h`."""
+    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), (1, "s"))
+    return f"{f'{seconds / size:.1f}'.removesuffix('.0')} {unit}"
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out rows under headings; a column nobody fills is left out."""
+    """Lay out rows under headings; leave out columns that are empty in every row."""
     columns = [n for n in range(len(headings)) if not rows or any(row[n] for row in rows)]
     lines = [[heading.upper() for heading in headings], *rows]
     widths = {n: max(len(line[n]) for line in lines) for n in columns}

@@ -1,4 +1,4 @@
-"""The console's HTTP API, asked from outside: address and token, errors as sentences."""
+"""Client of the console's HTTP API: address, token, and errors as messages for the terminal."""
 
 from __future__ import annotations
 
@@ -15,29 +15,36 @@ from typing import Any
 from fleet.cli.answers import Failure
 
 _TIMEOUT = 15.0
-#: Agents in one page; the console allows no more than this in one answer.
+#: Agents per page; the console accepts no larger limit.
 _PAGE = 500
-#: Agents whose name is looked at, of those in which it is contained.
+#: Maximum number of search results to compare with a name.
 _SEARCH_LIMIT = 10_000
-#: Answers that mean: understood, and not done.
+#: Status codes of valid requests that the console refused.
 _REFUSAL_STATUSES = {409, 412, 428}
-#: What fields of a confirmation are called here.
-_FLAGS = {"typed": "--typed", "reason": "--reason"}
+#: Flags of the command line by the field of a confirmation.
+_FLAGS = {"typed": "--confirm-cluster", "reason": "--reason"}
+#: Flags of the command line by rollout setting.
+ROLLOUT_FLAGS = {
+    "at_once": "--concurrency",
+    "drain": "--drain-time",
+    "settle": "--soak-time",
+    "patience": "--instance-timeout",
+}
 
 
 class NotFound(Failure):
-    """The console knows no such thing."""
+    """The console answered 404: the resource was not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """Where a console is and who we are there."""
+    """The URL of a console and the API token for it."""
 
     url: str
     token: str
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, cluster: str = "default") -> Any:
-        """Ask for `/api/v1/...` of a cluster. Raises Failure."""
+        """Send GET `/api/v1/...` for a cluster and return the JSON response. Raises Failure."""
         params = {name: param for name, param in (query or {}).items() if param not in (None, "", ())}
         url = self._url(path, cluster)
         if params:
@@ -47,7 +54,7 @@ class Console:
     def post(
         self, path: str, body: Any, *, cluster: str = "default", headers: Mapping[str, str] | None = None
     ) -> Any:
-        """Send JSON to `/api/v1/...` of a cluster. Raises Failure."""
+        """Send POST `/api/v1/...` with JSON for a cluster and return the JSON response. Raises Failure."""
         payload = json.dumps(body).encode()
         return self._send_request(
             self._url(path, cluster), payload, {"Content-Type": "application/json", **(headers or {})}
@@ -59,10 +66,16 @@ class Console:
         )
         return f"{self.url.rstrip('/')}{prefix}{path}"
 
-    def _send_request(self, url: str, payload: bytes | None = None, extra_headers: Mapping[str, str] | None = None) -> Any:
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}", **(extra_headers or {})}
+    def _send_request(
+        self, url: str, payload: bytes | None = None, extra_headers: Mapping[str, str] | None = None
+    ) -> Any:
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {self.token}",
+            **(extra_headers or {}),
+        }
         try:
-            request = urllib.request.Request(url, payload, headers)  # noqa: S310 - `find` lets only http(s) in
+            request = urllib.request.Request(url, payload, headers)  # noqa: S310 - `find_console` lets only http(s) in
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
                 return json.load(response)
         except urllib.error.HTTPError as error:
@@ -71,12 +84,16 @@ class Console:
                 raise kind(self._describe_refusal(error)) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
-            raise Failure(f"no console answers at {self.url}: {reason}. Is it running? (`make demo`)") from error
+            raise Failure(
+                f"cannot reach the console at {self.url}: {reason}. Check --url, or start the demo (`make demo`)"
+            ) from error
         except ValueError as error:
-            raise Failure(f"{self.url} answered, but not as a Refloat console does") from error
+            raise Failure(
+                f"{self.url} is not a Refloat console: its response is not JSON. Check --url"
+            ) from error
 
     def agents(self, query: Mapping[str, Any], *, cluster: str, limit: int) -> Iterator[dict[str, Any]]:
-        """List agents, page after page, `limit` of them at most. Raises Failure."""
+        """Yield at most `limit` agents, requested page by page. Raises Failure."""
         cursor: str | None = None
         while limit > 0:
             page = self.get(
@@ -89,7 +106,7 @@ class Console:
                 return
 
     def request_agent(self, text: str, send_request: Callable[[str], Any], *, cluster: str) -> Any:
-        """Ask about an agent by its id, or else by its name; `ask` gets the id as part of a path. Raises Failure."""
+        """Return `send_request(id)` for an agent given by id or name; the id is quoted for a path. Raises Failure."""
         try:
             return send_request(urllib.parse.quote(text, safe=""))
         except NotFound:
@@ -97,7 +114,7 @@ class Console:
             if not ids:
                 raise
         if len(ids) > 1:
-            raise Failure(f"{len(ids)} agents are called {text}; name one by its id: {', '.join(ids[:5])}")
+            raise Failure(f"{len(ids)} agents have the name {text}; use an id: {', '.join(ids[:5])}")
         return send_request(urllib.parse.quote(ids[0], safe=""))
 
     def _ids_of(self, name: str, cluster: str) -> list[str]:
@@ -105,26 +122,30 @@ class Console:
             agents = self.agents({"q": shlex.quote(name)}, cluster=cluster, limit=_SEARCH_LIMIT)
             return [agent["id"] for agent in agents if agent["name"] == name]
         except Failure:
-            return []  # no name that the filter understands
+            return []  # the search cannot parse this name
 
     def _describe_refusal(self, error: urllib.error.HTTPError) -> str:
         detail, problems = _read_error(error)
         if error.code in _REFUSAL_STATUSES or problems:
-            problem_lines = [f"{_FLAGS.get(key, key)}: {problem}" for key, problem in problems.items()]
-            if len(problem_lines) == 1 and detail.rstrip(".").lower() == next(iter(problems.values())).lower():
+            flags = _FLAGS | (ROLLOUT_FLAGS if error.url.endswith("/policies/plan") else {})
+            problem_lines = [f"{flags.get(key, key)}: {problem}" for key, problem in problems.items()]
+            if (
+                len(problem_lines) == 1
+                and detail.rstrip(".").lower() == next(iter(problems.values())).lower()
+            ):
                 return f"nothing was changed: {problem_lines[0]}"
             return "\n  ".join([f"nothing was changed: {detail}", *problem_lines])
         if error.code == 401:
-            return f"the console at {self.url} does not know this token: make one on its page *Tokens*"
+            return f"the console at {self.url} rejected the token: create a token on its page *API tokens*"
         if error.code == 403:
-            return f"the console at {self.url} does not allow it: {detail}"
+            return f"not allowed by the console at {self.url}: {detail}"
         if error.code == 503:
-            return f"the console at {self.url} cannot tell now: {detail}"
-        return f"the console at {self.url} answered {error.code}: {detail}"
+            return f"the console at {self.url} cannot answer now: {detail}"
+        return f"the console at {self.url} answered HTTP {error.code}: {detail}"
 
 
 def find_console(url: str | None, token: str | None, home: Path) -> Console:
-    """Take address and token as given, or those of the demo that runs in `home`. Raises Failure."""
+    """Return the console at `url`, or the console of the demo that runs in `home`. Raises Failure."""
     if not url or not token:
         demo = _read_demo_account(home)
         # The demo's token is for the demo alone: it is never sent to another address.
@@ -132,10 +153,11 @@ def find_console(url: str | None, token: str | None, home: Path) -> Console:
             url, token = demo.get("url"), token or demo.get("token")
     if not url or not token:
         raise Failure(
-            f"which console? Give --url and --token, or REFLOAT_URL and REFLOAT_TOKEN; there is no {home / 'demo.json'}"
+            "no URL or no token of a console: give --url and --token, set REFLOAT_URL and REFLOAT_TOKEN, or start the "
+            f"demo, which writes {home / 'demo.json'}"
         )
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise Failure(f"{url!r} is no address of a console: write it like https://console.example.com")
+        raise Failure(f"{url!r} is not the URL of a console: use a URL such as https://console.example.com")
     return Console(url, token)
 
 
@@ -151,7 +173,7 @@ def _read_demo_account(home: Path) -> dict[str, str]:
 
 
 def _read_error(error: urllib.error.HTTPError) -> tuple[str, dict[str, str]]:
-    """What a console says of an error, and of each field."""
+    """Return the detail of an error response, and the problem of each field."""
     try:
         document = json.loads(error.read())
     except (OSError, ValueError):

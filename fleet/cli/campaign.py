@@ -1,4 +1,4 @@
-"""`refloat reconnect`: reconnect campaigns through a console. `refloat fleet reconnect` asks proxies themselves."""
+"""`refloat reconnect`: reconnect campaigns through a console. `refloat fleet reconnect` needs no console."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import click
 from typing_extensions import override
 
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import prints, table
+from fleet.cli.answers import prints, readable, table
 from fleet.cli.console import console_options
-from fleet.protocol import durations
-from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, ConnectionKind
+from fleet.vocabulary.campaigns import CAMPAIGN_SETTING_NAMES, CampaignAgentState, ConnectionKind
+
+_LABELS = {state.value: state.label for state in CampaignAgentState}
+#: States as `--state` takes them, each with its label where that is another word.
+_STATES = ", ".join(
+    slug if label.lower() == slug else f"{slug} ({label.lower()})" for slug, label in _LABELS.items()
+)
 
 _id = click.argument("change", metavar="CHANGE", type=int)
 
 
 class _DefaultStartGroup(click.Group):
-    """`refloat reconnect --proxy proxy-1 --plan` is `refloat reconnect start --proxy proxy-1 --plan`."""
+    """`refloat reconnect --proxy proxy-1 --dry-run` is `refloat reconnect start --proxy proxy-1 --dry-run`."""
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -29,37 +34,56 @@ class _DefaultStartGroup(click.Group):
 
 @click.group(cls=_DefaultStartGroup)
 def reconnect() -> None:
-    """Have many agents connect to another proxy, or another auth, with canaries, a rate, limits and thresholds.
+    """Move agents to other proxies or auths (reconnect campaigns).
 
-    Each is there before it leaves, and no user connection is cut. docs/campaigns.md
+    A campaign starts with canaries, limits rate and concurrency, and aborts above a failure threshold. Each agent opens
+    its new connection before it closes the old one, so user connections are not interrupted.
+    docs/reference/campaigns.md
 
     \b
-    refloat reconnect --auth auth-1 --plan   Show the agents that would leave auth-1.
-    refloat reconnect --auth auth-1          Move all agents of auth-1 to other auths,
-                                             also when auth-1 does not answer.
-    refloat reconnect --proxy proxy-1        Move all tunnels of proxy-1 to other proxies.
+    refloat reconnect --auth auth-1 --dry-run   Show which agents would move.
+    refloat reconnect --auth auth-1             Move all agents of auth-1 to other auths,
+                                                even if auth-1 does not respond.
+    refloat reconnect --proxy proxy-1           Move all tunnels of proxy-1 to other proxies.
 
-    Without a command it is `start`, whose --help lists the filters.
+    `start` is the default command; `refloat reconnect start --help` lists the filters.
     """
 
 
 @reconnect.command("start")
 @console_options
-@click.option("--search", default="", metavar="WORDS", help="Agents that match, as on the console's page.")
 @click.option(
-    "--proxy", default="", metavar="PROXY", help="Agents with a tunnel to it, which they are to leave."
+    "--search",
+    default="",
+    metavar="QUERY",
+    help="Target agents that match this search, in the syntax of the Agents page.",
 )
 @click.option(
-    "--auth", default="", metavar="AUTH", help="Agents connected to it, which are to connect to another auth."
+    "--proxy",
+    default="",
+    metavar="PROXY",
+    help="Target agents with a tunnel to this proxy; the tunnel moves to another proxy.",
+)
+@click.option(
+    "--auth",
+    default="",
+    metavar="AUTH",
+    help="Target agents connected to this auth; they connect to another auth.",
 )
 @click.option(
     "--connection",
     type=click.Choice([connection.value for connection in ConnectionKind]),
-    help="What moves: tunnels, to another proxy, or auth connections, to another auth. Default: auth with --auth.",
+    help="Connection to move: tunnel (to a proxy) or auth (to an auth). Default: auth with --auth, else tunnel.",
 )
-@click.option("--agent", "agents", multiple=True, metavar="AGENT", help="By name or id; repeatable.")
 @click.option(
-    "--pace", multiple=True, metavar="KEY=VALUE", help=f"How fast, and when to give up: {', '.join(CAMPAIGN_SETTING_NAMES)}."
+    "--agent", "agents", multiple=True, metavar="AGENT", help="Target agent, by name or id (repeatable)."
+)
+@click.option(
+    "--setting",
+    "pace",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=f"Campaign setting (repeatable). Keys: {', '.join(CAMPAIGN_SETTING_NAMES)}.",
 )
 @plan_and_confirm.change_options
 def start_command(
@@ -73,23 +97,28 @@ def start_command(
     pace: tuple[str, ...],
     **change_options: Any,
 ) -> None:
-    """Plan a campaign, ask, and watch it; --plan only shows it."""
+    """Preview a campaign, confirm it, and watch its progress."""
     body: dict[str, Any] = {
         "q": search,
         "proxy": proxy,
         "agents": list(agents),
         "pace": dict(text.partition("=")[::2] for text in pace),
     }
-    # Left out where nobody asks for it: a console of an older version does not know these fields.
-    body |= {name: filter_value for name, filter_value in (("auth", auth), ("connection", connection)) if filter_value}
+    # Sent only if given: consoles of older versions reject these fields.
+    body |= {
+        name: filter_value
+        for name, filter_value in (("auth", auth), ("connection", connection))
+        if filter_value
+    }
     change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
     plan = change["plan"]
-    lines = [f"{plan['asked']} to be asked, about {durations.format_seconds(round(plan['seconds']))}"]
-    lines += [f"  {count} leave {name}" for name, count in plan["leaving"].items()]
+    lines = [f"{plan['asked']:,} agents to reconnect in about {readable(round(plan['seconds']))}"]
+    lines += [f"  {count:,} leave {name}" for name, count in plan["leaving"].items()]
     lines += [
-        f"  {name} has room, {count} agents now" for name, count in plan.get("destinations", {}).items()
+        f"  {name} accepts agents, {count:,} agents now"
+        for name, count in plan.get("destinations", {}).items()
     ]
-    lines += [f"  {count} skipped: {reason}" for reason, count in plan["skipped"].items()]
+    lines += [f"  {count:,} skipped: {reason}" for reason, count in plan["skipped"].items()]
     plan_and_confirm.run_change(console, cluster, change, lines, **change_options)
 
 
@@ -97,32 +126,31 @@ def _format_status(progress: dict[str, Any]) -> str:
     rows = [
         (
             agent["name"],
-            agent["state"],
+            _LABELS.get(agent["state"], agent["state"]),
             agent["leaves"],
             agent.get("new_auth") or agent["new_proxy"],
-            str(agent["seconds"] or ""),
+            readable(agent["seconds"]) if agent["seconds"] else "",
             agent["reason"],
         )
         for agent in progress["agents"]
     ]
-    return (
-        f"{plan_and_confirm.format_progress(progress)}\n{table(('agent', 'result', 'from', 'to', 'seconds', 'why'), rows)}"
-    )
+    results = table(("agent", "state", "from", "to", "duration", "reason"), rows)
+    return f"{plan_and_confirm.format_progress(progress)}\n{results}"
 
 
 @reconnect.command("status")
 @_id
 @console_options
-@click.option("--state", default="", help="Only agents in this state: ok, failed, skipped, asked, ...")
+@click.option("--state", default="", help=f"Only agents in this state: {_STATES}.")
 @prints(_format_status)
 def status_command(console: api.Console, cluster: str, change: int, state: str) -> dict[str, Any]:
-    """Say how far a campaign is, and what became of its agents."""
+    """Show the progress of a campaign and the state of each agent."""
     progress = console.get(f"/changes/{change}/progress", cluster=cluster)
     return {**progress, "agents": list(_read_agents(console, cluster, change, state))}
 
 
 def _read_agents(console: api.Console, cluster: str, change: int, state: str) -> Iterator[dict[str, Any]]:
-    """All of them, page by page."""
+    """Yield the agents of a campaign, requested page by page."""
     params: dict[str, Any] = {"state": state, "limit": 1000}
     while True:
         page = console.get(f"/changes/{change}/agents", params, cluster=cluster)
@@ -142,7 +170,7 @@ def _add_action_command(action: str, help_: str) -> None:
         return plan_and_confirm.post_action(console, cluster, progress, "do", {"do": action})
 
 
-_add_action_command("pause", "Ask nobody new until it is resumed.")
-_add_action_command("resume", "Go on.")
-_add_action_command("stop", "Ask nobody new, watch who was asked, and end.")
-_add_action_command("abort", "End it now.")
+_add_action_command("pause", "Pause a campaign: no more agents start to reconnect.")
+_add_action_command("resume", "Resume a paused campaign.")
+_add_action_command("stop", "Stop a campaign after the agents in progress. Pending agents are skipped.")
+_add_action_command("abort", "Abort a campaign now, with agents still in progress.")

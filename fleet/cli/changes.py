@@ -1,4 +1,4 @@
-"""`refloat changes`: what others planned or began, of every kind: agree to it, watch it, call it off."""
+"""`refloat changes`: list, confirm, approve, cancel and watch changes of every kind."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _id = click.argument("change_id", metavar="CHANGE", type=int)
 
 @click.group()
 def changes() -> None:
-    """See what is changed on a cluster, agree to it, watch it, or call it off.
+    """List, confirm, approve, cancel and watch changes.
 
-    Plans are made by `refloat config`, `refloat policies` and `refloat reconnect`.
+    `refloat config`, `refloat policies` and `refloat reconnect` create changes.
     """
 
 
 def _format_changes(response: dict[str, Any]) -> str:
-    rows = [(str(change["id"]), change["kind"], change["state"], change["who"], change["title"]) for change in response["changes"]]
-    text = table(("change", "kind", "state", "by", "what"), rows) if rows else "nothing was changed yet"
+    rows = [
+        (str(change["id"]), change["kind"], change["state"], change["who"], change["title"])
+        for change in response["changes"]
+    ]
+    text = table(("change", "kind", "state", "author", "title"), rows) if rows else "no changes"
     return f"{text}\n{response['busy']}" if response["busy"] else text
 
 
@@ -31,7 +34,7 @@ def _format_changes(response: dict[str, Any]) -> str:
 @console_options
 @prints(_format_changes)
 def list_command(console: api.Console, cluster: str) -> Any:
-    """List the newest changes, and who has the cluster now."""
+    """List the newest changes, and the change in progress."""
     return console.get("/changes", cluster=cluster)
 
 
@@ -40,7 +43,10 @@ def list_command(console: api.Console, cluster: str) -> Any:
 @console_options
 @plan_and_confirm.change_options
 def confirm_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
-    """Agree to a plan that was made before, and watch it. --plan, or a no, cancels it."""
+    """Confirm a planned change and watch its progress.
+
+    --dry-run, or answering no, shows the plan and cancels the change.
+    """
     plan_and_confirm.run_change(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), [], **change_options
     )
@@ -55,7 +61,7 @@ def _format_state(change: dict[str, Any]) -> str:
 @console_options
 @prints(_format_state)
 def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
-    """Agree as the second person, where the cluster asks for one."""
+    """Approve a confirmed change that requires review."""
     return plan_and_confirm.post_action(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "approve"
     )
@@ -66,7 +72,7 @@ def approve_command(console: api.Console, cluster: str, change_id: int) -> Any:
 @console_options
 @prints(_format_state)
 def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
-    """Call it off: what was done stays done."""
+    """Cancel a change before it runs, or abort it while it runs. Completed steps are not undone."""
     return plan_and_confirm.post_action(
         console, cluster, console.get(f"/changes/{change_id}", cluster=cluster), "cancel"
     )
@@ -75,8 +81,11 @@ def cancel_command(console: api.Console, cluster: str, change_id: int) -> Any:
 @changes.command("watch")
 @_id
 @console_options
-@click.option("--verify", is_flag=True, help="Until what came of it was held against the plan, too.")
+@click.option("--verify", is_flag=True, help="Also wait until the result is verified against the plan.")
 @prints(plan_and_confirm.format_progress)
 def watch_command(console: api.Console, cluster: str, change_id: int, verify: bool) -> Any:
-    """Tell how far it is until it is over."""
+    """Show the progress of a change.
+
+    Runs until the change finishes, pauses or needs approval.
+    """
     return plan_and_confirm.watch(console, cluster, f"/changes/{change_id}", verify=verify)

@@ -1,4 +1,4 @@
-"""`refloat config`: the networking config of a cluster through its console, planned before it is written."""
+"""`refloat config`: read and change the networking config of a cluster through its console."""
 
 from __future__ import annotations
 
@@ -10,46 +10,52 @@ import click
 
 from fleet.changes.networking.plan import format_count, format_range
 from fleet.cli import api, plan_and_confirm
-from fleet.cli.answers import pair, prints, table
+from fleet.cli.answers import pair, prints, readable, table
 from fleet.cli.console import console_options
-from fleet.protocol import durations
 from fleet.protocol.networking import config_yaml
 
 
 @click.group()
 def config() -> None:
-    """Read and change a cluster's networking config through its console.
+    """Read and change the networking config of a cluster.
 
-    A change is planned first: how many tunnels will close, of whom, where and when. KEY is as in YAML, or its last
-    part. Without a console, `refloat fleet config` speaks to the auths themselves.
+    Every change is previewed first: how many tunnels will close, of how many agents, on which proxies and when. KEY is
+    a field as in the YAML (tunnel_strategy.type), or its last part. Without a console, use `refloat fleet config`.
     """
 
 
 def _format_config(response: dict[str, Any]) -> str:
-    return config_yaml.to_yaml(config_yaml.from_document(response["document"], strict=False)).removesuffix("\n")
+    return config_yaml.to_yaml(config_yaml.from_document(response["document"], strict=False)).removesuffix(
+        "\n"
+    )
 
 
 @config.command("get")
 @console_options
 @prints(_format_config)
 def get_command(console: api.Console, cluster: str) -> Any:
-    """Print the networking config as the console last read it."""
+    """Print the networking config that the console last read."""
     return console.get("/networking-config", cluster=cluster)
 
 
 def _format_history(response: dict[str, Any]) -> str:
     rows = [
-        (revision["revision"], _format_moment(revision["at"]), revision["who"] or "elsewhere", revision["reason"])
+        (
+            revision["revision"],
+            _format_moment(revision["at"]),
+            revision["who"] or "outside Refloat",
+            revision["reason"],
+        )
         for revision in response["revisions"]
     ]
-    return table(("revision", "since", "by", "why"), rows)
+    return table(("revision", "since (UTC)", "author", "reason"), rows)
 
 
 @config.command("history")
 @console_options
 @prints(_format_history)
 def history_command(console: api.Console, cluster: str) -> Any:
-    """List its revisions, the present one first."""
+    """List the revisions of the config, the current one first."""
     return console.get("/networking-config/revisions", cluster=cluster)
 
 
@@ -58,8 +64,10 @@ def history_command(console: api.Console, cluster: str) -> Any:
 @console_options
 @plan_and_confirm.change_options
 def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **change_options: Any) -> None:
-    """Plan a change of some fields, ask, and have it written."""
-    _plan_and_run(console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **change_options)
+    """Change fields: preview, confirm, watch."""
+    _plan_and_run(
+        console, cluster, {"fields": dict(pair(text, "KEY=VALUE") for text in values)}, **change_options
+    )
 
 
 @config.command("revert")
@@ -67,7 +75,7 @@ def set_command(console: api.Console, cluster: str, values: tuple[str, ...], **c
 @console_options
 @plan_and_confirm.change_options
 def revert_command(console: api.Console, cluster: str, revision: str, **change_options: Any) -> None:
-    """Plan going back to an old revision, ask, and have it written."""
+    """Restore an earlier revision: preview, confirm, watch."""
     _plan_and_run(console, cluster, {"revision": revision}, **change_options)
 
 
@@ -76,26 +84,37 @@ def revert_command(console: api.Console, cluster: str, revision: str, **change_o
 @console_options
 @plan_and_confirm.change_options
 def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
-    """Plan what was there before a change, by its number, on what others wrote since; ask, and have it written."""
+    """Undo a change by its number: preview, confirm, watch.
+
+    Later changes of other fields are kept.
+    """
     change = plan_and_confirm.plan_undo(console, cluster, change_id)
     plan_and_confirm.run_change(console, cluster, change, format_plan(change["plan"]), **change_options)
 
 
 def _format_log(response: dict[str, Any]) -> str:
     rows = [
-        (_format_moment(entry["at"]), entry["who"], entry["action"], entry["outcome"], entry["reason"] or entry["detail"])
+        (
+            _format_moment(entry["at"]),
+            entry["who"],
+            entry["action"],
+            entry["outcome"],
+            entry["reason"] or entry["detail"],
+        )
         for entry in response["entries"]
     ]
-    return table(("at", "who", "what", "outcome", "why"), rows)
+    return table(("time (UTC)", "actor", "action", "outcome", "reason"), rows)
 
 
-@config.command("log")
+@config.command("audit-log")
 @console_options
-@click.option("--search", metavar="WORDS", default="", help="Only entries with these words.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--search", metavar="WORDS", default="", help="Only entries that contain these words.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries."
+)
 @prints(_format_log)
 def log_command(console: api.Console, cluster: str, search: str, limit: int) -> Any:
-    """List who tried to change what, newest first."""
+    """List the audit log of the cluster, newest entry first."""
     return console.get("/audit", {"q": search, "limit": limit}, cluster=cluster)
 
 
@@ -106,27 +125,29 @@ def _plan_and_run(console: api.Console, cluster: str, body: Mapping[str, Any], *
 
 
 def format_plan(plan: Mapping[str, Any]) -> list[str]:
-    """A plan in lines."""
+    """Return the plan of a config change as lines of text."""
     lines = []
     closing = plan.get("closing")
     if closing is not None:
-        lines.append(f"rule: {closing['rule_label']} (now: {plan['rule_before']})")
+        lines.append(f"tunnel closing: {closing['rule_label']} (now: {plan['rule_before']})")
         lines.append(
             f"closes {format_count(closing['closes'], 'tunnel')} of {format_count(closing['agents'], 'agent')}: "
-            f"{format_range(closing['excess'])} too many, {format_range(closing['expired'])} to expired proxies; "
-            f"{format_range(closing['carrying'])} carry user connections; {closing['left_with_one']} agents keep one"
+            f"{format_count(closing['excess'], 'excess tunnel')}, {format_range(closing['expired'])} to "
+            "expired proxies; "
+            f"{format_range(closing['carrying'])} carry user connections; {closing['left_with_one']} "
+            "agents keep one tunnel"
         )
         for step in closing["steps"]:
-            earliest, latest = (durations.format_seconds(step[end]) for end in ("earliest", "latest"))
-            step_text = f"  closing {step['nth']} of an agent: {step['tunnels']}"
-            lines.append(f"{step_text}, from {earliest} to {latest} after the change")
+            earliest, latest = (readable(step[end]) for end in ("earliest", "latest"))
+            step_text = f"  closing {step['nth']} of each agent: {step['tunnels']} tunnels close"
+            lines.append(f"{step_text} {earliest} to {latest} after the change")
         lines += [
-            f"  {proxy['name']}: {proxy['before']} tunnels, then {format_range(proxy['after'])}"
+            f"  {proxy['name']}: {proxy['before']} tunnels now, {format_range(proxy['after'])} afterwards"
             for proxy in closing["proxies"]
         ]
     lines += plan["notes"]
     if "age" in plan:
-        lines.append(f"over data {plan['age']} s old, of {plan['size']} agents")
+        lines.append(f"based on data of {plan['size']} agents, {plan['age']} s old")
     return lines
 
 

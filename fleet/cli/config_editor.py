@@ -1,4 +1,4 @@
-"""A person edits a networking config in $EDITOR until it can be used, or gives up and finds the text in a file."""
+"""Edit a networking config in $EDITOR until it is valid. Text that is not applied is kept in a file."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfigError, NetworkingResource
 
-INSTRUCTIONS = "# Save and leave the editor to write it; leave it unchanged, or empty, to write nothing.\n"
+INSTRUCTIONS = (
+    "# Save and close the editor to apply the config. An unchanged or empty file changes nothing.\n"
+)
 _PROBLEM_PREFIX = "#! "
 
 
 @dataclass(frozen=True, slots=True)
 class EditedConfig:
-    """What a person made of a config."""
+    """A config after editing: its text, and the resource that the text describes."""
 
     text: str
     resource: NetworkingResource
 
 
 def edit(text: str, base: NetworkingResource) -> EditedConfig:
-    """Let a person edit until it can be used. Raises Failure when they give up.
+    """Open the editor until the config is valid, and return it. Raises Failure when the user gives up.
 
-    Revision and origin are not theirs to change: those of `base` stay.
+    Revision and origin cannot be edited: those of `base` stay.
     """
     while True:
         edited_text = _open_editor(text)
-        config_text = "".join(line for line in edited_text.splitlines(keepends=True) if not line.startswith(_PROBLEM_PREFIX))
+        config_text = "".join(
+            line for line in edited_text.splitlines(keepends=True) if not line.startswith(_PROBLEM_PREFIX)
+        )
         if not any(line.strip() and not line.startswith("#") for line in config_text.splitlines()):
             return EditedConfig(config_text, base)
         try:
@@ -50,13 +54,15 @@ def edit(text: str, base: NetworkingResource) -> EditedConfig:
 
 
 def ask_to_retry(text: str, problems: Sequence[str]) -> str:
-    """Show what is wrong and ask; return the text to go on with, the problems on top. Raises Failure."""
-    ask_to_continue("\n".join(["this cannot be used:", *(f"  {line}" for line in problems)]), "Edit it again?", text)
+    """Show the problems, ask whether to edit again, and return the text with the problems on top. Raises Failure."""
+    ask_to_continue(
+        "\n".join(["the config is invalid:", *(f"  {line}" for line in problems)]), "Edit again?", text
+    )
     return "".join(f"{_PROBLEM_PREFIX}{line}\n" for line in problems) + text
 
 
 def ask_to_continue(sentence: str, question: str, text: str) -> None:
-    """Ask whether to go on. Raises Failure when not, with the text kept in a file."""
+    """Ask whether to continue. If not, write the text to a file and raise Failure that names it."""
     click.echo(sentence, err=True)
     try:
         if click.confirm(question, default=True, err=True):
@@ -66,12 +72,12 @@ def ask_to_continue(sentence: str, question: str, text: str) -> None:
     descriptor, path = tempfile.mkstemp(prefix="refloat-", suffix=".yaml")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    raise Failure(f"nothing was written; your text is in {Path(path)}")
+    raise Failure(f"nothing was changed; your text is saved in {Path(path)}")
 
 
 def _open_editor(text: str) -> str:
     try:
         edited_text = click.edit(text, extension=".yaml", require_save=False)
     except click.ClickException as error:
-        raise Failure(f"{error.format_message().rstrip('.')}: is $EDITOR right?") from error
+        raise Failure(f"{error.format_message().rstrip('.')}: check $EDITOR") from error
     return edited_text or ""

@@ -1,4 +1,4 @@
-"""`refloat connect`: an agent's service on standard input and output, as `ssh -o ProxyCommand` wants it."""
+"""`refloat connect`: connect standard input and output to a service of an agent, for `ssh -o ProxyCommand`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fleet.transport.tls import TLSError, TLSFiles
 
 
 class _ConnectionAborted(Failure):
-    """It was there, and did not end well."""
+    """An established connection that was aborted. Exit code 1."""
 
     exit_code = 1
 
@@ -36,12 +36,12 @@ class _ConnectionAborted(Failure):
     "proxies",
     type=ADDRESS,
     multiple=True,
-    help="CONNECT port of a proxy; repeat. Default: those of the local fleet, with its keys.",
+    help="CONNECT port of a proxy (repeatable). Default: the proxies of the local fleet, with its certificates.",
 )
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the token to show. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
+    help="File that holds the access token. [env: REFLOAT_CONNECT_TOKEN, the token itself]",
 )
 @tls_options
 @cluster_option
@@ -54,9 +54,9 @@ def connect(
     home: Path,
     tls: TLSFiles,
 ) -> None:
-    """Connect standard input and output to a service that an agent exposes.
+    """Connect standard input and output to a service of an agent.
 
-    As a ProxyCommand: ssh -o ProxyCommand='refloat connect ssh.agent-7' agent-7
+    With SSH: ssh -o ProxyCommand='refloat connect ssh.agent-7' agent-7
     """
     try:
         if not proxies:
@@ -70,8 +70,10 @@ def connect(
         raise Failure(str(error)) from error
 
 
-def _load_local_proxies(cluster: str, home: Path, tls: TLSFiles) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
-    """The proxies of the fleet that runs here, and what to show them. Raises FleetError."""
+def _load_local_proxies(
+    cluster: str, home: Path, tls: TLSFiles
+) -> tuple[tuple[tuple[str, int], ...], TLSFiles]:
+    """Return the CONNECT ports of the local fleet, and the certificate to use. Raises FleetError."""
     record = fleet_record.load(home, cluster)
     proxies = tuple(addresses.parse(member.connect) for member in record.members if member.connect)
     return proxies, console_tls_files_of(record) if record.console and not tls.enabled else tls

@@ -1,4 +1,4 @@
-"""`refloat summary`, `agents`, `agent`, `instances`: what a console sees, in the terminal."""
+"""`refloat summary`, `agents`, `agent`, `instances`: the state of the fleet, as a console sees it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,39 @@ from fleet.cli import api
 from fleet.cli.answers import json_option, prints, show_json, table
 from fleet.cli.home import cluster_option, home_option
 from fleet.nodes.shared.options import Command, combine
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import READING_ORDER, State
 
 _console_options = combine(
     click.option(
         "--url",
         envvar="REFLOAT_URL",
-        help="Address of the console. [env: REFLOAT_URL; default: the demo's]",
+        help="URL of the console. [env: REFLOAT_URL; default: the demo]",
     ),
     click.option(
-        "--token", envvar="REFLOAT_TOKEN", help="Bearer token. [env: REFLOAT_TOKEN; default: the demo's]"
+        "--token", envvar="REFLOAT_TOKEN", help="API token. [env: REFLOAT_TOKEN; default: the demo's token]"
     ),
     cluster_option,
     home_option,
 )
 
 
+_LABELS = {state.slug: state.label for state in State}
+_INSTANCE_LABELS = {"ok": "OK", "silent": "not responding", "gone": "deregistered"}
+_RECOVERIES = {
+    "not-needed": "not needed",
+    "by-itself": "automatic",
+    "only-if-cause-recovers": "when the cause recovers",
+    "unclear": "unknown",
+}
+#: States as `--state` takes them, each with its label where that is another word.
+_STATES = ", ".join(
+    state.slug if state.label == state.slug.replace("_", " ") else f"{state.slug} ({state.label})"
+    for state in READING_ORDER
+)
+
+
 def console_options(command: Command) -> Command:
-    """Add the flags that say which console, and hand the command a `console`."""
+    """Add the flags that select a console; the command gets a `console`."""
 
     @wraps(command)
     def run(url: str | None, token: str | None, home: Path, **command_options: Any) -> None:
@@ -47,48 +62,55 @@ def _format_counts(response: dict[str, Any]) -> str:
 @console_options
 @prints(_format_counts)
 def summary(console: api.Console, cluster: str) -> Any:
-    """Count the agents by state."""
+    """Show the number of agents in each state."""
     return console.get("/fleet/summary", cluster=cluster)
 
 
 def _format_agents(agents: list[dict[str, Any]]) -> str:
     rows = [
-        (agent["name"], format_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["sentence"])
+        (agent["name"], agent_state(agent["state"]), mode_of(agent), proxies_of(agent), agent["sentence"])
         for agent in agents
     ]
-    return table(("name", "state", "reconnect mode", "proxies", "why"), rows)
+    return table(("name", "state", "reconnect mode", "proxies", "reason"), rows)
 
 
 @click.command()
 @console_options
 @click.option(
-    "--state", "states", multiple=True, metavar="STATE", help="Only in this state; -healthy: all but; repeat."
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help=f"Only agents in this state; -STATE excludes the state. Repeatable. States: {_STATES}.",
 )
 @click.option(
-    "--search", metavar="WORDS", default="", help="Only agents that match, as on the console's page."
+    "--search",
+    metavar="QUERY",
+    default="",
+    help="Only agents that match this search, in the syntax of the Agents page.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="This many at most."
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of agents."
 )
 @prints(_format_agents)
 def agents(console: api.Console, cluster: str, states: tuple[str, ...], search: str, limit: int) -> Any:
-    """List agents with their verdicts."""
+    """List agents with their state and the reason for it."""
     return list(console.agents({"state": states, "q": search}, cluster=cluster, limit=limit))
 
 
 def _format_agent(agent: dict[str, Any]) -> str:
     facts = {
         "agent": f"{agent['name']} ({agent['id']})",
-        "state": format_state(agent["state"]),
+        "state": agent_state(agent["state"]),
         "since": agent["since"] or "",
-        "why": agent["sentence"],
+        "reason": agent["sentence"],
         "cause": agent["cause"],
-        "recovers": _format_recovery(agent),
+        "recovery": _format_recovery(agent),
         "auth": names_of([agent["auth"]] if agent["auth"] else []),
         "mode": mode_of(agent),
-        "tunnels": proxies_of(agent),
-        "home": names_of([agent["home"]] if agent["home"] else []),
-        "heartbeat": agent["heartbeat_at"] or "",
+        "tunnels to": proxies_of(agent),
+        "home proxy": names_of([agent["home"]] if agent["home"] else []),
+        "last heartbeat": agent["heartbeat_at"] or "",
         "expires": agent["expires_at"] or "",
     }
     width = max(map(len, facts))
@@ -100,7 +122,7 @@ def _format_agent(agent: dict[str, Any]) -> str:
 @console_options
 @prints(_format_agent)
 def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
-    """Explain one agent: its verdict and all it rests on."""
+    """Show one agent: state, reason, cause, recovery, connections."""
     return console.request_agent(
         agent_id, lambda quoted_id: console.get(f"/agents/{quoted_id}", cluster=cluster), cluster=cluster
     )
@@ -112,8 +134,8 @@ def agent(console: api.Console, cluster: str, agent_id: str) -> Any:
 def instances(console: api.Console, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
 
-    The agents of an auth are those whose heartbeats it wrote: those that `refloat reconnect --auth NAME` moves to other
-    auths. The agents of a proxy are those with a tunnel to it.
+    AGENTS is, for an auth, the number of agents whose last heartbeat it wrote: `refloat reconnect --auth NAME` moves
+    them to other auths. For a proxy, it is the number of agents with a tunnel to it.
     """
     response = console.get("/instances", cluster=cluster)
     if as_json:
@@ -124,11 +146,11 @@ def instances(console: api.Console, cluster: str, as_json: bool) -> None:
 
 
 def format_instances(instances: list[dict[str, Any]]) -> str:
-    """Lay out auths and proxies."""
+    """Return a table of auths and proxies."""
     rows = [
         (
             instance["name"],
-            format_state(instance["state"]),
+            instance_state(instance["state"]),
             instance["address"],
             str(instance["agents"]),
             generation_of(instance),
@@ -137,16 +159,26 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
         )
         for instance in instances
     ]
-    return table(("name", "state", "address", "agents", "generation", "draining", "why"), rows)
+    return table(("name", "state", "address", "agents", "generation", "draining", "reason"), rows)
+
+
+def agent_state(slug: str) -> str:
+    """Return the label of an agent state: `never connected` for `never`."""
+    return _LABELS.get(slug, format_state(slug))
+
+
+def instance_state(slug: str) -> str:
+    """Return the label of an instance state: `not responding` for `silent`."""
+    return _INSTANCE_LABELS.get(slug, format_state(slug))
 
 
 def format_state(slug: str) -> str:
-    """A state as people say it."""
+    """Return a slug in words: `at_risk` as `at risk`."""
     return slug.replace("_", " ")
 
 
 def names_of(instances: list[dict[str, str]]) -> str:
-    """Instances by name."""
+    """Return the names of instances, separated by commas."""
     return ", ".join(instance["name"] for instance in instances)
 
 
@@ -166,7 +198,9 @@ def generation_of(proxy: dict[str, Any]) -> str:
 def proxies_of(agent: dict[str, Any]) -> str:
     """Return the proxies of an agent's tunnels by name, each with its generation where it states one."""
     names_and_generations = ((proxy["name"], generation_of(proxy)) for proxy in agent["proxies"])
-    return ", ".join(f"{name} ({generation})" if generation else name for name, generation in names_and_generations)
+    return ", ".join(
+        f"{name} ({generation})" if generation else name for name, generation in names_and_generations
+    )
 
 
 def _format_drain(instance: dict[str, Any]) -> str:
@@ -175,14 +209,14 @@ def _format_drain(instance: dict[str, Any]) -> str:
 
 
 def format_age(response: dict[str, Any]) -> str:
-    """How old an answer is."""
+    """Return the age of the data in a response, in words."""
     if response["age_ms"] is None:
-        return "nothing was polled yet"
-    seconds = f"as of {response['age_ms'] / 1000:.1f} s ago"
-    return f"{seconds}: STALE, all is unknown" if response["stale"] else seconds
+        return "no data yet: no poll of the fleet has finished"
+    seconds = f"data is {response['age_ms'] / 1000:.1f} s old"
+    return f"{seconds} (STALE): updates stopped, so every state is unknown" if response["stale"] else seconds
 
 
 def _format_recovery(agent: dict[str, Any]) -> str:
     at = agent["recovers_at"]
-    recovery = format_state(agent["recovery"].replace("-", "_"))
-    return f"{recovery}, at {at}" if at else recovery
+    recovery = _RECOVERIES.get(agent["recovery"], agent["recovery"])
+    return f"{recovery} at {at}" if at else recovery

@@ -1,4 +1,4 @@
-"""`refloat degrade` and `refloat undegrade`: instances to which others are preferred, through a console."""
+"""`refloat degrade` and `refloat undegrade`: mark instances as degraded through a console, and clear the mark."""
 
 from __future__ import annotations
 
@@ -12,19 +12,27 @@ from fleet.nodes.shared.flags import POSITIVE
 @instance_command(
     "degrade",
     click.option(
-        "--for", "lasts", type=POSITIVE, default="10m", show_default=True, help="How long, 24h at most."
+        "--for",
+        "lasts",
+        type=POSITIVE,
+        default="10m",
+        show_default=True,
+        help="Time until the mark is cleared, at most 24h.",
     ),
 )
 def degrade(lasts: float) -> InstanceRequest:
-    """Degrade auths and proxies: balancers prefer others to them. A restart of the instance ends it."""
+    """Mark auths and proxies as degraded.
+
+    Balancers prefer other instances. A restart of an instance clears its mark.
+    """
     return (
         {"degraded": True, "minutes": lasts / 60},
-        lambda response: f"will be degraded until {response['until']}",
+        lambda response: f"will be marked degraded until {response['until']}",
     )
 
 
 @click.command()
 @instance_command("degrade")
 def undegrade() -> InstanceRequest:
-    """End `degrade` now."""
-    return {"degraded": False}, lambda _: "will be like others again"
+    """Clear the degraded mark of auths and proxies."""
+    return {"degraded": False}, lambda _: "will no longer be marked degraded"

@@ -1,4 +1,4 @@
-"""`refloat drain` and `refloat undrain`: instances that accept no new connections, through a console."""
+"""`refloat drain` and `refloat undrain`: drain and undrain instances through a console."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fleet.cli.answers import Failure, show_json
 from fleet.cli.console import console_options
 from fleet.nodes.shared.options import Command, Decorator, combine
 
-#: What is requested of each instance, and what is printed of each answer.
+#: The body of the request for each instance, and a function of the response that returns the text to print.
 InstanceRequest = tuple[dict[str, Any], Callable[[dict[str, Any]], str]]
 
 
 def instance_command(action: str, *options: Decorator) -> Decorator:
-    """Return a decorator for a command that requests the action for each of some instances.
+    """Return a decorator for a command that sends an action to the API for each of its instances.
 
-    The command is given what `options` say, and returns the request, to which the reason is added. Every id and name
-    is looked up before the first request.
+    The command gets the values of `options` and returns the request; the reason is added to its body. Every id and name
+    is resolved before the first request.
     """
 
     def add(command: Command) -> Command:
@@ -51,25 +51,29 @@ def instance_command(action: str, *options: Decorator) -> Decorator:
     return add
 
 
-_reason = click.option("--reason", required=True, help="Shown wherever the instance is, and kept in the log.")
+_reason = click.option(
+    "--reason", required=True, help="Reason, shown with the instance and kept in the audit log."
+)
 _instances = click.argument("instances", metavar="ID|NAME...", nargs=-1, required=True)
-_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the API's answers.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print the API responses as a JSON array.")
 
 
 @click.command()
 @instance_command(
     "drain",
     click.option(
-        "--even-last", is_flag=True, help="Also the last instance of its kind that accepts connections."
+        "--even-last",
+        is_flag=True,
+        help="Allow draining the last instance of its role that accepts connections.",
     ),
 )
 def drain(even_last: bool) -> InstanceRequest:
     """Drain auths and proxies: they accept no new connections.
 
-    Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
-    proxy stay until `refloat reconnect --proxy NAME` moves them.
+    The agents of a draining auth connect to another auth that accepts connections, with their next heartbeat. The
+    tunnels of a draining proxy stay open until `refloat reconnect --proxy NAME` moves them.
 
-    The console drains an instance again when it restarts.
+    If a drained instance restarts, the console drains it again.
     """
     return {"drained": True, "even_last": even_last}, lambda _: "will accept no new connections"
 
@@ -77,24 +81,26 @@ def drain(even_last: bool) -> InstanceRequest:
 @click.command()
 @instance_command("drain")
 def undrain() -> InstanceRequest:
-    """Undrain auths and proxies: they accept connections again."""
-    return {"drained": False}, lambda _: "will accept connections again"
+    """Undrain auths and proxies: they accept new connections again."""
+    return {"drained": False}, lambda _: "will accept new connections again"
 
 
 def ids_of(console: api.Console, cluster: str, instances: tuple[str, ...]) -> list[str]:
-    """Return the ids of instances by id or name: every name is right before anything is requested. Raises Failure."""
+    """Return the ids of instances given by id or name. Raises Failure if one of them was not found."""
     known_instances = console.get("/instances", cluster=cluster)["instances"]
     return [_id_of(text, known_instances) for text in instances]
 
 
 def _id_of(text: str, instances: list[dict[str, Any]]) -> str:
-    """Return the id of an instance by its id, or else by its name: of one that is still registered, if there is one."""
+    """Return the id of an instance given by id or name; of several with the name, registered instances come first."""
     if any(instance["id"] == text for instance in instances):
         return text
     matches = [instance for instance in instances if instance["name"] == text]
-    ids = [instance["id"] for instance in matches if instance["state"] != "gone"] or [instance["id"] for instance in matches]
+    ids = [instance["id"] for instance in matches if instance["state"] != "gone"] or [
+        instance["id"] for instance in matches
+    ]
     if not ids:
-        raise Failure(f"no instance has the id or the name {text}; `refloat instances` lists all")
+        raise Failure(f"instance {text} was not found: `refloat instances` lists all ids and names")
     if len(ids) > 1:
         raise Failure(f"{len(ids)} instances have the name {text}; use an id: {', '.join(ids[:5])}")
     return str(ids[0])

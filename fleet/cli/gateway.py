@@ -1,4 +1,4 @@
-"""`refloat gateway`: the gateway as a command of its own; the same program as `python -m fleet.nodes gateway`."""
+"""`refloat gateway`: the same program as `python -m fleet.nodes gateway`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this installation keeps its state, and the flags that say so."""
+"""The flags --home (directory of this installation's state) and --cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 import fleet
 from fleet.nodes.shared.name_options import CLUSTER_NAME
 
-#: Beside the packages, as the console's settings have it.
+#: The same default as REFLOAT_HOME has in the console's settings.
 _DEFAULT_HOME = Path(fleet.__file__).resolve().parents[1] / "var"
 
 
@@ -18,7 +18,7 @@ home_option = click.option(
     envvar="REFLOAT_HOME",
     type=click.Path(file_okay=False, path_type=Path, resolve_path=True),
     default=_DEFAULT_HOME,
-    help="Where state is kept. [env: REFLOAT_HOME; default: var/ of the checkout]",
+    help="Directory of Refloat's state. [env: REFLOAT_HOME; default: var/ of the checkout]",
 )
 
 cluster_option = click.option(
@@ -26,5 +26,5 @@ cluster_option = click.option(
     type=CLUSTER_NAME,
     default="default",
     show_default=True,
-    help="Which fleet, by the name of its cluster.",
+    help="Name of the cluster.",
 )

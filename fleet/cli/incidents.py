@@ -1,4 +1,4 @@
-"""`refloat incidents` and `refloat silence`: what hurts, and keeping it quiet for a while, in the terminal."""
+"""`refloat incidents` and `refloat silence`: list and acknowledge incidents, manage silences."""
 
 from __future__ import annotations
 
@@ -18,39 +18,60 @@ from fleet.cli.console import console_options
     type=click.Choice(["open", "pending", "resolved", "all"]),
     default="open",
     show_default=True,
-    help="Which ones.",
+    help="State of the incidents to list.",
 )
 @click.option(
-    "--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="This many at most."
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Maximum number of incidents.",
 )
-@click.option("--ack", type=int, metavar="NUMBER", help="Say that you look after this one instead.")
+@click.option(
+    "--acknowledge",
+    "ack",
+    type=int,
+    metavar="NUMBER",
+    help="Acknowledge the incident with this number instead of listing incidents.",
+)
 @json_option
 def incidents(
     console: api.Console, cluster: str, state: str, limit: int, ack: int | None, as_json: bool
 ) -> None:
-    """List incidents, or acknowledge one: it is repeated no more, and nobody else is called in."""
+    """List incidents, or acknowledge one.
+
+    An acknowledged incident sends no repeat notifications and is not escalated.
+    """
     if ack is not None:
         response = console.post(f"/incidents/{ack}/acknowledge", {}, cluster=cluster)
-        click.echo(f"{response['acknowledged_by']} looks after {ack}: {response['summary']}")
+        click.echo(f"incident {ack} acknowledged by {response['acknowledged_by']}: {response['summary']}")
         return
-    listed_incidents = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)["incidents"]
+    listed_incidents = console.get("/incidents", {"state": state, "limit": limit}, cluster=cluster)[
+        "incidents"
+    ]
     if as_json:
         show_json(listed_incidents)
         return
     rows = [
         (
             *(str(incident["number"]), incident["severity"], incident["state"]),
-            *(str(incident["affected"]), str(incident["peak"]), incident["summary"], _format_note(incident), _format_next_notification(incident["next_message"])),
+            *(
+                str(incident["affected"]),
+                str(incident["peak"]),
+                incident["summary"],
+                _format_note(incident),
+                _format_next_notification(incident["next_message"]),
+            ),
         )
         for incident in listed_incidents
     ]
-    heads = ("number", "severity", "state", "agents", "most", "what", "note", "next message")
-    click.echo(table(heads, rows) if rows else "no incident")
+    heads = ("number", "severity", "state", "agents", "peak", "summary", "note", "next notification")
+    click.echo(table(heads, rows) if rows else "no incidents")
 
 
 @click.group()
 def silence() -> None:
-    """Keep something quiet for a while."""
+    """Silence incidents for a period of time; list and end silences."""
 
 
 def _format_silences(silences: list[dict[str, Any]]) -> str:
@@ -61,30 +82,32 @@ def _format_silences(silences: list[dict[str, Any]]) -> str:
         )
         for silence in silences
     ]
-    heads = ("number", "what", "cluster", "begins", "ends", "who", "why")
-    return table(heads, rows) if rows else "nothing is silenced"
+    heads = ("number", "matchers", "cluster", "starts at", "ends at", "author", "reason")
+    return table(heads, rows) if rows else "no silences"
 
 
 @silence.command("list")
 @console_options
 @prints(_format_silences)
 def list_silences(console: api.Console, cluster: str) -> Any:
-    """List silences that have not ended."""
+    """List active and scheduled silences."""
     return console.get("/silences", cluster=cluster)["silences"]
 
 
 @silence.command()
 @click.argument("matchers", nargs=-1)
-@click.option("--reason", required=True, help="Why.")
+@click.option("--reason", required=True, help="Reason for the silence.")
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="For so long.",
+    help="Duration in hours.",
 )
-@click.option("--starts", metavar="TIME", help="When it begins: 2026-11-22T02:00:00Z. Now if not given.")
-@click.option("--everything", is_flag=True, help="Silence everything: MATCHERS leave nothing out.")
+@click.option(
+    "--starts-at", "starts", metavar="TIME", help="Start time, such as 2026-11-22T02:00:00Z. Default: now."
+)
+@click.option("--everything", is_flag=True, help="Confirm a silence that matches every incident.")
 @console_options
 def add(
     console: api.Console,
@@ -95,7 +118,10 @@ def add(
     starts: str | None,
     everything: bool,
 ) -> None:
-    """Silence what MATCHERS mean: cause=proxy-1, severity=warning, agent=web-*, label=lab."""
+    """Silence incidents that match all MATCHERS.
+
+    Examples of matchers: cause=proxy-1, severity=warning, agent=web-*, label=lab.
+    """
     body: dict[str, Any] = {
         "matchers": " ".join(_quote(matcher) for matcher in matchers),
         "reason": reason,
@@ -106,19 +132,27 @@ def add(
     if everything:
         body["typed"] = "everything"
     response = console.post("/silences", body, cluster=cluster)
-    click.echo(f"silence {response['number']} until {response['ends_at']}: {response['matchers'] or 'everything'}")
+    click.echo(
+        f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
+    )
 
 
 @silence.command()
 @click.argument("number", type=int)
 @click.option(
-    "--hours", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True, help="By so much."
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Hours to add.",
 )
 @console_options
 def extend(console: api.Console, cluster: str, number: int, hours: float) -> None:
-    """Let a silence last longer, from its end on."""
+    """Extend a silence: move its end time."""
     response = console.post(f"/silences/{number}/extend", {"hours": hours}, cluster=cluster)
-    click.echo(f"silence {response['number']} until {response['ends_at']}: {response['matchers'] or 'everything'}")
+    click.echo(
+        f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
+    )
 
 
 @silence.command()
@@ -127,7 +161,7 @@ def extend(console: api.Console, cluster: str, number: int, hours: float) -> Non
 def end(console: api.Console, cluster: str, number: int) -> None:
     """End a silence now."""
     response = console.post(f"/silences/{number}/end", {}, cluster=cluster)
-    click.echo(f"silence {response['number']} has ended")
+    click.echo(f"silence {response['number']} ended")
 
 
 def _quote(matcher: str) -> str:
@@ -135,14 +169,16 @@ def _quote(matcher: str) -> str:
 
 
 def _format_next_notification(notification: dict[str, Any]) -> str:
-    """When, why and to whom; or why none."""
+    """Return time, channels and reason of the next notification, or the reason why there is none."""
     if notification["at"] is None:
         return f"none: {notification['because']}"
-    return f"{notification['at']} to {', '.join(notification['to']) or 'nobody'}: {notification['because']}"
+    return (
+        f"{notification['at']} to {', '.join(notification['to']) or 'no channel'}: {notification['because']}"
+    )
 
 
 def _format_note(incident: dict[str, Any]) -> str:
     if incident["acknowledged_by"]:
-        return f"{incident['acknowledged_by']} looks after it"
-    # Who explains it, why the next message says.
+        return f"acknowledged by {incident['acknowledged_by']}"
+    # The next notification names the incident that inhibits it.
     return f"silenced: {incident['silenced_by']}" if incident["silenced_by"] else ""

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported when they are asked for: `freeze` has no use for grpc."""
+"""A click group that imports a command only when it is used, so that `freeze` does not load grpc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 
 class LazyGroup(click.Group):
-    """`lazy` says where a command is: `{"simulate": "fleet.cli.local.simulate:simulate"}`."""
+    """A group with `lazy` commands by name: `{"simulate": "fleet.cli.local.simulate:simulate"}`."""
 
     def __init__(self, *args: Any, lazy: dict[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

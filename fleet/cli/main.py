@@ -1,4 +1,4 @@
-"""The `refloat` command: runs local fleets, and asks a console's HTTP API. No Django."""
+"""The `refloat` command: local test fleets, and a client of the console's HTTP API. No Django."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fleet.cli.lazy import LazyGroup
 class _Program(LazyGroup):
     @override
     def main(self, *args: Any, **options: Any) -> Any:
-        # Failures are exceptions here, and their sentences are ours: gRPC's core, which looks at this when it is
-        # imported, would write its own lines beside them.
+        # Errors are printed by the commands. Without this variable, which gRPC reads when it is imported, gRPC's core
+        # would also write its own lines to stderr.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         return super().main(*args, **options)
 
@@ -29,7 +29,7 @@ class _Program(LazyGroup):
         "agents": "fleet.cli.console:agents",
         "agent": "fleet.cli.console:agent",
         "retire": "fleet.cli.retire:retire",
-        "unretire": "fleet.cli.retire:unretire",
+        "reinstate": "fleet.cli.retire:reinstate",
         "instances": "fleet.cli.console:instances",
         "drain": "fleet.cli.drain:drain",
         "undrain": "fleet.cli.drain:undrain",
@@ -50,7 +50,7 @@ class _Program(LazyGroup):
 )
 @click.version_option(__version__, prog_name="refloat")
 def main() -> None:
-    """Run local fleets, inject faults into them, ask a console what it sees, and carry TCP over gRPC."""
+    """Operate a fleet through its console, run local test fleets, and carry TCP over gRPC."""
 
 
 if __name__ == "__main__":

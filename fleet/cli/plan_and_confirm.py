@@ -1,4 +1,4 @@
-"""One way for whatever a console changes: show the plan, ask, confirm, watch it, see what came of it, take it back."""
+"""The steps of every change through a console: preview, confirm, watch, verify, and the way to undo it."""
 
 from __future__ import annotations
 
@@ -10,44 +10,67 @@ from typing import Any
 import click
 
 from fleet.cli import api
-from fleet.cli.answers import Failure, json_option, show_json
+from fleet.cli.answers import Failure, json_option, readable, show_json
 from fleet.nodes.shared.options import combine
 from fleet.vocabulary.changes import ChangeState
 
 _POLL_INTERVAL = 1.0
 _END_STATES = {ChangeState.PAUSED, *(state for state in ChangeState if state.is_final)}
-#: What a taken-back change is called by: `refloat config undo 7`.
+#: The command group whose `undo` undoes a change of this kind: `refloat config undo 7`.
 _UNDO_COMMANDS = {"networking-config": "config", "policy": "policies"}
+#: What the progress of a change counts, by its kind.
+_COUNTED = {"networking-config": "tunnels", "policy": "instances", "reconnect": "agents"}
+#: Labels of the results of a campaign, by field of its progress.
+_RESULTS = {"ok": "succeeded", "failed": "failed", "skipped": "skipped"}
+#: States in which a change has stopped before its end.
+_STOPPED = {"failed": "failed", "paused": "is paused"}
 
 
-#: The flags that say how to agree; `how` of `carry_out`.
+#: The flags of a confirmation: the keyword arguments of `run_change`.
 change_options = combine(
-    click.option("--reason", default="", help="Why; kept in the log. Asked for when it is not given."),
-    click.option("--yes", is_flag=True, help="Do not ask. Above 100 agents say --typed too."),
-    click.option("--typed", default="", metavar="CLUSTER", help="The cluster's name, where it is asked for."),
-    click.option("--plan", "plan_only", is_flag=True, help="Only show what it would do."),
-    click.option("--verify", is_flag=True, help="Wait until what came of it was held against the plan, too."),
-    click.option("--no-wait", is_flag=True, help="Do not wait for its end."),
+    click.option("--reason", default="", help="Reason, kept in the audit log. Prompted for if not given."),
+    click.option(
+        "--yes",
+        is_flag=True,
+        help="Confirm without a prompt. Needs --reason, and above 100 agents --confirm-cluster.",
+    ),
+    click.option(
+        "--confirm-cluster",
+        "typed",
+        default="",
+        metavar="CLUSTER",
+        help="Name of the cluster, to confirm a change of a production cluster or of more than 100 agents.",
+    ),
+    click.option("--dry-run", "plan_only", is_flag=True, help="Only show the plan; change nothing."),
+    click.option("--verify", is_flag=True, help="Also wait until the result is verified against the plan."),
+    click.option(
+        "--no-wait", is_flag=True, help="Exit after confirming, without waiting for the change to finish."
+    ),
     json_option,
 )
 
 
 def plan_change(console: api.Console, cluster: str, path: str, body: Any, revision: str = "") -> Any:
-    """Plan something, on the revision that was read; sent twice it is one plan. Raises Failure."""
+    """Create a planned change, based on the revision that was read; a repeated request creates no second one.
+
+    Raises Failure.
+    """
     headers = {"Idempotency-Key": secrets.token_hex(8)} | (_if_match(revision) if revision else {})
     return console.post(path, body, cluster=cluster, headers=headers)
 
 
 def plan_undo(console: api.Console, cluster: str, change_id: int) -> Any:
-    """Plan taking a change back. Raises Failure."""
+    """Create a planned change that undoes another one. Raises Failure."""
     change_path = f"/changes/{change_id}"
-    return plan_change(console, cluster, f"{change_path}/undo", {}, console.get(change_path, cluster=cluster)["revision"])
+    return plan_change(
+        console, cluster, f"{change_path}/undo", {}, console.get(change_path, cluster=cluster)["revision"]
+    )
 
 
 def post_action(
     console: api.Console, cluster: str, change: Mapping[str, Any], action: str, body: Any | None = None
 ) -> Any:
-    """Ask something of a change, as it was seen: `confirm`, `cancel`, `approve`, `do`. Raises Failure."""
+    """Send an action on a change as it was read: `confirm`, `cancel`, `approve` or `do`. Raises Failure."""
     path = f"/changes/{change['id']}/{action}"
     return console.post(path, body or {}, cluster=cluster, headers=_if_match(change["revision"]))
 
@@ -66,7 +89,7 @@ def run_change(
     no_wait: bool,
     as_json: bool,
 ) -> None:
-    """Show a plan, ask, confirm it, and watch it to its end. Raises Failure when it does not end well."""
+    """Show a plan, ask, confirm it, and watch the change to its end. Raises Failure if it fails or is paused."""
     if not as_json:
         click.echo("\n".join([f"{change['title']} (change {change['id']})", *lines]), err=not plan_only)
     if plan_only:
@@ -77,10 +100,10 @@ def run_change(
     if not yes:
         if not click.confirm(f"{change['question'].rstrip('?')}?", err=True):
             post_action(console, cluster, change, "cancel")
-            raise Failure("nothing was changed")
+            raise Failure("not confirmed: nothing was changed")
         if change["asks_typed"] and not typed:
-            typed = click.prompt("Type the cluster's name", err=True)
-        reason = reason or click.prompt("Why", err=True)
+            typed = click.prompt("Type the name of the cluster to confirm", err=True)
+        reason = reason or click.prompt("Reason", err=True)
     post_action(console, cluster, change, "confirm", {"reason": reason, "typed": typed})
     change_path = f"/changes/{change['id']}"
     progress = (
@@ -89,14 +112,17 @@ def run_change(
         else watch(console, cluster, change_path, verify=verify)
     )
     show_json(progress) if as_json else click.echo(format_progress(progress))
-    if progress["state"] in {"failed", "paused"}:
-        raise Failure(f"change {progress['id']} is {progress['state']}: {progress['detail']}")
+    if progress["state"] in _STOPPED:
+        raise Failure(f"change {progress['id']} {_STOPPED[progress['state']]}: {progress['detail']}")
     if not as_json and progress["kind"] in _UNDO_COMMANDS and progress["state"] in {"verifying", "verified"}:
-        click.echo(f"to take it back: refloat {_UNDO_COMMANDS[progress['kind']]} undo {progress['id']}", err=True)
+        click.echo(f"undo with: refloat {_UNDO_COMMANDS[progress['kind']]} undo {progress['id']}", err=True)
 
 
 def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool = False) -> Any:
-    """Tell how far it is until it is over, or waits for somebody; to `verify` it may take as long as the plan said."""
+    """Print the progress of a change until it finishes, pauses or needs approval, and return its last progress.
+
+    With `verify`, wait until the result is verified, which can take as long as the plan says.
+    """
     last_line = ""
     while True:
         progress = console.get(f"{change_path}/progress", cluster=cluster)
@@ -105,7 +131,10 @@ def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool 
         if progress["state"] == "confirmed":
             change = console.get(change_path, cluster=cluster)
             if change["asks_second"] and not change["approved_by"]:
-                return {**progress, "detail": "waits for a second person"}
+                return {
+                    **progress,
+                    "detail": f"waiting for approval: refloat changes approve {progress['id']}",
+                }
         current_line = format_progress(progress)
         if current_line != last_line:
             click.echo(current_line, err=True)
@@ -114,13 +143,17 @@ def watch(console: api.Console, cluster: str, change_path: str, *, verify: bool 
 
 
 def format_progress(progress: Mapping[str, Any]) -> str:
-    """How far it is, on one line."""
-    parts = [f"{progress['state']}: {progress['done']} of {progress['total']} done" if progress["total"] else progress["state"]]
-    parts += [f"{progress[name]} {name}" for name in ("ok", "failed", "skipped") if progress.get(name)]
+    """Return the progress of a change as one line: `running: 3 of 9 agents (33 %) · 1 failed`."""
+    parts = [progress["state"]]
+    if progress["total"]:
+        share = min(100 * progress["done"] // progress["total"], 100)
+        steps = _COUNTED.get(progress["kind"], "steps")
+        parts = [f"{parts[0]}: {progress['done']:,} of {progress['total']:,} {steps} ({share} %)"]
+    parts += [f"{progress[name]:,} {label}" for name, label in _RESULTS.items() if progress.get(name)]
     if progress.get("eta_seconds"):
-        parts.append(f"about {progress['eta_seconds']:.0f} s left")
+        parts.append(f"about {readable(round(progress['eta_seconds']))} left")
     parts += [progress[name] for name in ("waits_for", "detail") if progress.get(name)]
-    return ", ".join(parts)
+    return " · ".join(parts)
 
 
 def _if_match(revision: str) -> dict[str, str]:

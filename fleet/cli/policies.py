@@ -18,7 +18,7 @@ from fleet.vocabulary import rollouts
 
 
 def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for each term of a rollout; the command is given `terms`, which the console checks."""
+    """Add a flag for each rollout setting; the command gets them as `terms`, which the console validates."""
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
@@ -26,25 +26,28 @@ def _rollout_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, terms={name: text for name, text in terms.items() if text is not None}, **options)
 
     for name, (low, high, label, unit) in reversed(list(rollouts.RANGES.items())):
-        help_text = f"{label}: {low} to {high}{f' {unit}' if unit else ''}; default {getattr(rollouts.RolloutSettings(), name)}."
-        run = click.option(f"--{name.replace('_', '-')}", name, help=help_text)(run)
+        help_text = (
+            f"{label}, {low} to {high}{f' {unit}' if unit else ''}. Default: "
+            f"{getattr(rollouts.RolloutSettings(), name)}."
+        )
+        run = click.option(api.ROLLOUT_FLAGS[name], name, help=help_text)(run)
     return run
 
 
 @click.group()
 def policies() -> None:
-    """See what auths and proxies run with, and roll other policies out.
+    """List the policies of auths and proxies; roll out new values.
 
-    TARGET is `auth`, `proxy`, or the name or id of an instance. NAME is a variable, or the end of its name.
+    TARGET is `auth`, `proxy`, or the name or id of an instance. NAME is an environment variable, or the end of one.
     """
 
 
 @policies.command("list")
 @console_options
-@click.option("--drift", is_flag=True, help="Only what is not as wanted.")
+@click.option("--drift", is_flag=True, help="Only policies whose value differs from the desired value.")
 @json_option
 def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool) -> None:
-    """List what every instance runs with, and what is wanted."""
+    """List the current and desired values of every instance."""
     response = console.get("/policies", cluster=cluster)
     if as_json:
         show_json(response)
@@ -62,16 +65,18 @@ def list_command(console: api.Console, cluster: str, drift: bool, as_json: bool)
         for entry in instance["policies"]
         if not drift or entry["state"] in {"drift", "restart", "left"}
     ]
-    click.echo(table(("instance", "policy", "runs with", "from", "wanted", "state"), rows))
+    click.echo(table(("instance", "policy", "value", "source", "desired value", "state"), rows))
     for entry in response["gone"]:
-        click.echo(f"still wanted of {entry}, which is gone; forget it: refloat policies forget {entry}")
+        click.echo(
+            f"deregistered instance {entry} still has desired values; remove them: refloat policies remove {entry}"
+        )
 
 
 @policies.command("set")
 @click.argument("target")
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
 @console_options
-@click.option("--no-rollout", is_flag=True, help="Want it only; restart nobody.")
+@click.option("--no-rollout", is_flag=True, help="Only set the desired values; restart no instance.")
 @_rollout_options
 @plan_and_confirm.change_options
 def set_command(
@@ -83,7 +88,10 @@ def set_command(
     terms: dict[str, str],
     **change_options: Any,
 ) -> None:
-    """Plan other policies and their rollout, ask, and watch it. An empty VALUE unsets."""
+    """Set desired values and roll them out: preview, confirm, watch.
+
+    An empty VALUE removes the desired value.
+    """
     response = console.get("/policies", cluster=cluster)
     target_id = _target_id_of(response, target)
     desired_values = dict(response["desired"].get(target_id, {}))
@@ -95,16 +103,20 @@ def set_command(
     _plan_and_run(console, cluster, response, body, **change_options)
 
 
-@policies.command("forget")
+@policies.command("remove")
 @click.argument("instance_id")
 @console_options
 @plan_and_confirm.change_options
 def forget_command(console: api.Console, cluster: str, instance_id: str, **change_options: Any) -> None:
-    """Want nothing any more of an instance that was deregistered."""
+    """Remove the desired values of a deregistered instance."""
     response = console.get("/policies", cluster=cluster)
     if instance_id not in response["gone"]:
-        raise Failure(f"nothing is wanted of an instance {instance_id!r} that is gone")
-    _plan_and_run(console, cluster, response, {"desired": {instance_id: {}}, "roll_out": False}, **change_options)
+        raise Failure(
+            f"no deregistered instance {instance_id!r} has desired values: `refloat policies list` names those that do"
+        )
+    _plan_and_run(
+        console, cluster, response, {"desired": {instance_id: {}}, "roll_out": False}, **change_options
+    )
 
 
 @policies.command("undo")
@@ -112,7 +124,10 @@ def forget_command(console: api.Console, cluster: str, instance_id: str, **chang
 @console_options
 @plan_and_confirm.change_options
 def undo_command(console: api.Console, cluster: str, change_id: int, **change_options: Any) -> None:
-    """Plan what was wanted before a change, by its number, and its rollout; ask, and watch it."""
+    """Undo a change by its number: preview, confirm, watch.
+
+    The earlier values are rolled out again.
+    """
     change = plan_and_confirm.plan_undo(console, cluster, change_id)
     plan_and_confirm.run_change(console, cluster, change, _format_plan(change["plan"]), **change_options)
 
@@ -125,9 +140,11 @@ def _plan_and_run(
 
 
 def _format_plan(plan: dict[str, Any]) -> list[str]:
-    """A plan in lines."""
-    lines = [f"  restarts {instance['name']}, {instance['agents']} agents" for instance in plan["restarts"]]
-    lines += [f"  {instance['name']} is for you to restart: {instance['why']}" for instance in plan["by_hand"]]
+    """Return the plan of a rollout as lines of text."""
+    lines = [
+        f"  {instance['name']} restarts ({instance['agents']:,} agents)" for instance in plan["restarts"]
+    ]
+    lines += [f"  restart {instance['name']} yourself: {instance['why']}" for instance in plan["by_hand"]]
     lines += [f"  {describe_ttl(row)}" for row in plan.get("ttl", ())]
     return lines + [f"  {note}" for note in plan.get("notes", ())]
 
@@ -140,12 +157,12 @@ def _format_plan(plan: dict[str, Any]) -> list[str]:
     show_default=True,
 )  # fmt: skip
 def snippet_command(console: api.Console, cluster: str, target: str, kind: str) -> None:
-    """Print what to write where policies are set by hand."""
+    """Print desired values for systemd, compose, Helm or a shell."""
     response = console.get("/policies", cluster=cluster)
     target_id = _target_id_of(response, target)
     role = _role_of(response, target_id)
     desired_values = {**response["desired"].get(role, {}), **response["desired"].get(target_id, {})}
-    click.echo(dict(snippets.all_of(role, desired_values)).get(kind, f"# nothing is wanted of {target}"))
+    click.echo(dict(snippets.all_of(role, desired_values)).get(kind, f"# {target} has no desired values"))
 
 
 def _target_id_of(response: dict[str, Any], text: str) -> str:
@@ -154,20 +171,27 @@ def _target_id_of(response: dict[str, Any], text: str) -> str:
     for instance in response["instances"]:
         if text in (instance["id"], instance["name"]):
             return str(instance["id"])
-    raise Failure(f"there is no role and no instance {text!r}")
+    raise Failure(f"{text!r} was not found: TARGET is auth, proxy, or the name or id of an instance")
 
 
 def _role_of(response: dict[str, Any], target_id: str) -> str:
-    return str(next((instance["role"] for instance in response["instances"] if instance["id"] == target_id), target_id))
+    return str(
+        next(
+            (instance["role"] for instance in response["instances"] if instance["id"] == target_id), target_id
+        )
+    )
 
 
 def _find_policy_name(text: str, role: str) -> str:
-    """The whole name of a policy that this role reads."""
+    """Return the one policy of a role whose name is `text` or ends with it. Raises Failure."""
     suffix = text.strip().upper().replace("-", "_")
     names = [policy.name for policy in rules.POLICIES if policy.role == role]
     matches = [name for name in names if name == suffix or name.endswith(f"_{suffix}")]
     if len(matches) != 1:
-        raise Failure(f"{text!r} is none of what {rules.PLURALS[role]} read: {', '.join(map(_short_name_of, names))}")
+        raise Failure(
+            f"{text!r} does not name one policy of {rules.PLURALS[role]}: use one of "
+            f"{', '.join(map(_short_name_of, names))}"
+        )
     return matches[0]
 
 

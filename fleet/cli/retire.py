@@ -1,4 +1,4 @@
-"""`refloat retire` and `refloat unretire`: agents that are gone for good."""
+"""`refloat retire` and `refloat reinstate`: take agents out of the counts, and count them again."""
 
 from __future__ import annotations
 
@@ -10,30 +10,35 @@ import click
 from fleet.cli import api
 from fleet.cli.console import console_options
 
-_reason = click.option("--reason", required=True, help="Why; it is kept in the log.")
+_reason = click.option("--reason", required=True, help="Reason, kept in the audit log.")
 _ids = click.argument("agent_ids", metavar="ID|NAME...", nargs=-1, required=True)
 
 
 @click.command()
 @_ids
 @_reason
-@click.option("--alive", is_flag=True, help="Also those that show a sign of life.")
+@click.option("--alive", is_flag=True, help="Also retire agents with a heartbeat or a live tunnel.")
 @console_options
 def retire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str, alive: bool) -> None:
-    """Say that agents are gone for good: they are not counted as lost any more, and raise no alert."""
-    _request_each(console, cluster, agent_ids, {"retired": True, "reason": reason, "alive": alive}, _RETIRE_SENTENCE)
+    """Retire agents that are gone for good.
+
+    Retired agents do not count, and do not raise alerts.
+    """
+    _request_each(
+        console, cluster, agent_ids, {"retired": True, "reason": reason, "alive": alive}, _RETIRE_SENTENCE
+    )
 
 
 @click.command()
 @_ids
 @_reason
 @console_options
-def unretire(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str) -> None:
-    """Have agents count again that were retired."""
+def reinstate(console: api.Console, cluster: str, agent_ids: tuple[str, ...], reason: str) -> None:
+    """Reinstate retired agents: they count again."""
     _request_each(console, cluster, agent_ids, {"retired": False, "reason": reason}, _REINSTATE_SENTENCE)
 
 
-_RETIRE_SENTENCE, _REINSTATE_SENTENCE = "{} is retired".format, "{} counts again".format
+_RETIRE_SENTENCE, _REINSTATE_SENTENCE = "{} is retired".format, "{} is reinstated".format
 
 
 def _request_each(

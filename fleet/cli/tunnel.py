@@ -1,4 +1,4 @@
-"""`refloat tunnel`: TCP over gRPC without a fleet. docs/tunnel.md."""
+"""`refloat tunnel`: TCP over gRPC, without a fleet. docs/reference/tunnel.md."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _WIRES = click.Choice([wire.value for wire in WireVersion])
 
 
 class _SessionFailed(Failure):
-    """It began, and did not end well."""
+    """A session or tunnel that was established and then aborted. Exit code 1."""
 
     exit_code = 1
 
 
 def _run(work: Coroutine[None, None, None]) -> None:
-    """Do it; what the person can mend is one line and exit code 2, a session or tunnel that broke is 1."""
+    """Run `work`. Exit code 2 for an error that the user can fix, 1 for a session or tunnel that was aborted."""
     logging.basicConfig(level=logging.INFO, handlers=[log_format.handler()])
     lifecycle.raise_file_limit()
     try:
@@ -55,37 +55,47 @@ _policy_options = combine(
         type=click.Choice([closing.value for closing in HalfClosePolicy]),
         default=HalfClosePolicy.CLOSE.value,
         show_default=True,
-        help="When our TCP end has sent everything, and the peer of the tunnel cannot half-close: close the "
-        "session at once, or defer that until the other end is finished.",
+        help="When the local TCP connection has sent everything and the tunnel peer cannot half-close: close the "
+        "session at once, or defer closing until the remote end has finished.",
     ),
     click.option(
-        "--idle",
+        "--idle-timeout",
+        "idle",
         type=POSITIVE,
-        help="Close a session that carried nothing for so long; default: never.",
+        help="Close a session that carried no data for this time. Default: never.",
     ),
     click.option(
-        "--ping-every",
+        "--ping-interval",
+        "ping_every",
         type=POSITIVE,
         default="10s",
         show_default=True,
-        help="How often the other end is asked whether it is there.",
+        help="Time between two pings of the tunnel peer.",
     ),
     click.option(
         "--ping-timeout",
         type=POSITIVE,
         default="10s",
         show_default=True,
-        help="For the answer to that.",
+        help="Time to wait for the answer to a ping.",
     ),
 )
 
 
 _client_options = combine(
-    click.option("--server", type=ADDRESS, required=True, help="Where the tunnel's server listens."),
+    click.option("--server", type=ADDRESS, required=True, help="Address of the tunnel server."),
     click.option(
-        "--wire", type=_WIRES, default=WireVersion.V0_2.value, show_default=True, help="Version of the wire."
+        "--wire",
+        type=_WIRES,
+        default=WireVersion.V0_2.value,
+        show_default=True,
+        help="Version of the wire protocol.",
     ),
-    click.option("--name", default="", help="What a server of ours knows this client by when it comes back."),
+    click.option(
+        "--name",
+        default="",
+        help="Name of this client, by which a Refloat server recognizes it when it reconnects.",
+    ),
     tls_options,
     _policy_options,
 )
@@ -102,45 +112,50 @@ def _client_plan(
     tls: TLSFiles,
 ) -> ClientPlan:
     link_settings = LinkSettings(probe_every=ping_every, probe_within=ping_timeout)
-    return ClientPlan(server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), link_settings, name)
+    return ClientPlan(
+        server, WireVersion(wire), tls, SessionPolicy(HalfClosePolicy(on_end), idle), link_settings, name
+    )
 
 
 @click.group()
 def tunnel() -> None:
-    """Carry TCP over gRPC: serve a tunnel, register targets behind NAT, dial them."""
+    """Carry TCP over gRPC: serve, register and dial targets."""
 
 
 @tunnel.command()
-@listen_option("--listen", "gRPC port; 0 is any.")
+@listen_option("--listen", "gRPC address; port 0 picks a free port.")
 @click.option(
     "--forward",
     "forwards",
     type=FORWARD,
     multiple=True,
-    help="A local port whose connections become sessions to a registered target; repeat.",
+    help="Local port whose connections become sessions to a registered target (repeatable).",
 )
 @click.option(
     "--service",
     "services",
     type=SERVICE,
     multiple=True,
-    help="A target of this server's own, for clients that ask for sessions; repeat.",
+    help="Target that this server serves itself, for clients that dial it (repeatable).",
 )
 @click.option(
-    "--bridge/--no-bridge", default=True, show_default=True, help="Connect clients with others' targets."
+    "--bridge/--no-bridge",
+    default=True,
+    show_default=True,
+    help="Let clients dial targets that other clients registered.",
 )
 @click.option(
     "--claim",
     "claims",
     type=CLAIM,
     multiple=True,
-    help="Who has this name in its certificate may register targets that match, too; repeat. With --tls-ca a client "
-    "may register targets that its certificate names, by themselves.",
+    help="Allow clients with this name in their certificate to register matching targets (repeatable). With --tls-ca, "
+    "clients may always register the targets that their certificate names.",
 )
 @click.option(
     "--anybody",
     is_flag=True,
-    help="Let anybody who can connect register any target. Without --tls-ca it is so; off loopback only if you say so.",
+    help="Allow every client to register any target: the default on loopback, needed elsewhere without --tls-ca.",
 )
 @click.option(
     "--wire",
@@ -149,7 +164,7 @@ def tunnel() -> None:
     multiple=True,
     default=[WireVersion.V0_2.value],
     show_default=True,
-    help="Version of the wire; repeat for both. The first is for clients that do not say which they speak.",
+    help="Version of the wire protocol (repeatable). The first is used for clients that do not name their version.",
 )
 @_policy_options
 @tls_options
@@ -167,17 +182,24 @@ def serve(
     ping_timeout: float,
     tls: TLSFiles,
 ) -> None:
-    """Run a tunnel's server until Ctrl-C: clients register with it, local ports lead to their targets."""
+    """Run a tunnel server until Ctrl-C.
+
+    Clients register targets, and local ports of the server lead to these targets.
+    """
     policy = SessionPolicy(HalfClosePolicy(on_end), idle)
     dead_peer = DeadPeer(ping_every, ping_timeout)
     wire_versions = [WireVersion(wire) for wire in dict.fromkeys(wires)]
     if claims and tls.authority is None:
-        raise click.UsageError("--claim needs --tls-ca: without certificates nobody proves who it is")
+        raise click.UsageError(
+            "--claim needs --tls-ca: without certificates, clients cannot prove their name"
+        )
     if anybody and tls.authority is not None:
         raise click.UsageError(
-            "--anybody and --tls-ca contradict each other: --claim 'NAME=*' opens it to one"
+            "--anybody and --tls-ca exclude each other: to let one client register any target, use --claim 'NAME=*'"
         )
-    plan = ServerPlan(listen, wire_versions, tls, forwards, services, claims, anybody, bridge, policy, dead_peer)
+    plan = ServerPlan(
+        listen, wire_versions, tls, forwards, services, claims, anybody, bridge, policy, dead_peer
+    )
     _run(tunnel_server.serve(plan))
 
 
@@ -188,11 +210,14 @@ def serve(
     type=SERVICE,
     multiple=True,
     required=True,
-    help="A target and its TCP service; repeat.",
+    help="Target and its TCP service (repeatable).",
 )
 @_client_options
 def register(services: tuple[Service, ...], **flags: Any) -> None:
-    """Register targets with a server until Ctrl-C, and connect each session to the target's service."""
+    """Register targets with a server until Ctrl-C.
+
+    Each session is connected to the service of its target.
+    """
     _run(tunnel_client.register(_client_plan(**flags), services))
 
 
@@ -203,16 +228,18 @@ def register(services: tuple[Service, ...], **flags: Any) -> None:
     "forwards",
     type=FORWARD,
     multiple=True,
-    help="A local port whose connections become sessions to a target; repeat.",
+    help="Local port whose connections become sessions to a target (repeatable).",
 )
 @_client_options
 def dial(target: Target | None, forwards: tuple[LocalForward, ...], **flags: Any) -> None:
-    """Ask a server for sessions: one to TARGET on standard input and output, or one per connection to a local port.
+    """Dial targets that are registered with a server.
 
-    As a ProxyCommand: ssh -o ProxyCommand='refloat tunnel dial --server HOST:PORT router-7:SSH' router-7
+    One session to TARGET on standard input and output, or one session per connection to a local port.
+
+    With SSH: ssh -o ProxyCommand='refloat tunnel dial --server HOST:PORT router-7:SSH' router-7
     """
     if (target is None) == (not forwards):
-        raise click.UsageError("name either one TARGET or a --forward")
+        raise click.UsageError("give either one TARGET or --forward")
     plan = _client_plan(**flags)
     if target is None:
         _run(tunnel_client.forward(plan, forwards))

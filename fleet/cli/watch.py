@@ -1,4 +1,4 @@
-"""`refloat watch`: the counts and the instances, drawn anew every second."""
+"""`refloat watch`: agents by state and the instances, refreshed every second."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 from fleet.cli import api
 from fleet.cli.answers import Failure
-from fleet.cli.console import format_age, console_options, format_instances
+from fleet.cli.console import console_options, format_age, format_instances
 from fleet.nodes.shared.numbers import Number
 from fleet.vocabulary.verdicts import State
 
-#: Home, and clear to the end of the screen: less flicker than clearing first.
+#: Cursor home, then clear to the end of the screen: it flickers less than clearing the screen first.
 _REDRAW = "\033[H\033[J"
 
 
@@ -24,18 +24,18 @@ _REDRAW = "\033[H\033[J"
     type=Number(min=0.2),
     default=1.0,
     show_default=True,
-    help="Seconds between looks.",
+    help="Seconds between two refreshes.",
 )
-@click.option("--once", is_flag=True, help="Draw once and end.")
+@click.option("--once", is_flag=True, help="Print the fleet once and exit.")
 def watch(console: api.Console, cluster: str, interval: float, once: bool) -> None:
-    """Watch the fleet until Ctrl-C."""
+    """Show agents by state, and instances, until Ctrl-C."""
     while True:
         try:
             picture = draw(console, cluster, shutil.get_terminal_size().columns)
         except Failure as error:
             if once:
                 raise
-            picture = error.format_message()  # it may come back: keep looking
+            picture = error.format_message()  # the console may come back: keep refreshing
         click.echo(picture if once else f"{_REDRAW}{picture}")
         if once:
             return
@@ -43,14 +43,14 @@ def watch(console: api.Console, cluster: str, interval: float, once: bool) -> No
 
 
 def draw(console: api.Console, cluster: str, columns: int) -> str:
-    """Draw one picture, with a bar as long as its share for every state that has agents. Raises Failure."""
+    """Return the counts, with a bar for every state that has agents, and the table of instances. Raises Failure."""
     summary = console.get("/fleet/summary", cluster=cluster)
     instances = console.get("/instances", cluster=cluster)["instances"]
-    bar_width = max(columns - 22, 10)
+    bar_width = max(columns - 27, 10)
     lines = [f"{cluster}: {summary['agents']} agents, {format_age(summary)}", ""]
     for state in State:
         count = summary["counts"].get(state.slug, 0)
         if count:
             bar = "█" * max(1, round(bar_width * count / max(summary["agents"], 1)))
-            lines.append(f"{state.label:<10} {count:>7}  {click.style(bar, fg=state.look.terminal)}")
+            lines.append(f"{state.label:<15} {count:>7}  {click.style(bar, fg=state.look.terminal)}")
     return "\n".join([*lines, "", format_instances(instances)])

@@ -1,4 +1,4 @@
-"""Run the console as one command: prepare, start every program, keep them alive, end them all."""
+"""Run all programs of the console under one command: prepare, start, restart after a crash, stop."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fleet.processes.child_restarter import ChildRestarter
 from fleet.processes.log_format import visible
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
-#: How long the web server may take to answer, seconds; about 2 s where measured.
+#: Seconds until the web server must answer; measured: about 2 s.
 _WEB_TIMEOUT = 60.0
-#: Ended in this order, highest first: nobody asks for rounds or pages while workers end.
+#: Stop order, highest first: the console stops before the fleet and Redis.
 STAGE_CONSOLE = 2
 STAGE_FLEET = 1
 
 
 class ConsoleRun:
-    """The console of one REFLOAT_HOME, from an empty folder to answering pages and back to nothing.
+    """The running console of one REFLOAT_HOME.
 
     with ConsoleRun(home, host, port, redis_url=None, say=print) as run:
         preparing.database()
@@ -55,7 +55,7 @@ class ConsoleRun:
         startup_checks.check_settings()
         startup_checks.check_port(self.host, self.port)
         with contextlib.ExitStack() as exit_stack:
-            # Redis first, so that it ends last: workers that lose their broker do not end in order.
+            # Redis starts first, so that it stops last: workers cannot shut down cleanly without their broker.
             self._redis = startup_checks.RunningRedis(self._redis_url, self.home)
             exit_stack.callback(self._redis.stop)
             exit_stack.enter_context(self.supervisor)
@@ -69,27 +69,27 @@ class ConsoleRun:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds the pages."""
+        """The URL of the pages for a browser on this machine."""
         host = "127.0.0.1" if self.host in {"0.0.0.0", "::", ""} else self.host  # noqa: S104 - compared, not bound
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def start(self, env: Mapping[str, str]) -> None:
-        """Start the programs that pages need, with `env` over our own environment."""
+        """Start the programs that pages need, with `env` added to the environment of this process."""
         self._env = {**os.environ, "REFLOAT_HOME": str(self.home), **env, "REDIS_URL": self._redis.url}
         self._env.setdefault("REFLOAT_PUBLIC_URL", self.url)
-        self._env.pop("REDIS_URL_FILE", None)  # it would win over the URL it was read from
+        self._env.pop("REDIS_URL_FILE", None)  # it would take precedence over REDIS_URL
         if any(forked_programs.can_fork(program.argv) for program in self._programs):
             forked_programs.import_shared_modules()
         self._start(program for program in self._programs if program.name in programs.FIRST_PROGRAMS)
 
     def await_web(self) -> None:
-        """Wait until pages are served, then start the other programs. Raises SupervisorError when they are not."""
+        """Wait until the web server answers, then start the other programs. Raises SupervisorError."""
         web = [child for child in self.supervisor.children if child.name == "web"]
         self.supervisor.await_ready(web, timeout=_WEB_TIMEOUT)
         self._start(program for program in self._programs if program.name not in programs.FIRST_PROGRAMS)
 
     def watch(self, on_tick: Callable[[], None] | None = None) -> None:
-        """Keep everything alive until Ctrl-C or SIGTERM; `on_tick` is called twice a second."""
+        """Restart programs that end, until Ctrl-C or SIGTERM; call `on_tick` twice a second."""
 
         def tick() -> None:
             self.keeper.tick()
@@ -112,7 +112,7 @@ class ConsoleRun:
                 env=self._env,
                 stage=STAGE_CONSOLE,
                 ready=self._is_web_ready if program.name == "web" else None,
-                # They keep nothing that a kill could spoil, and a worker without its broker ends late.
+                # SIGKILL loses no data, and a worker without its broker is slow to stop.
                 on_parent_death=signal.SIGKILL,
                 spawn=forked_programs.spawner(program.name)
                 if forked_programs.can_fork(program.argv)
@@ -133,7 +133,7 @@ class ConsoleRun:
 
 @contextlib.contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Turn what stops a start into one line on stderr and exit code 2."""
+    """Turn a start error into one line on stderr and exit code 2."""
     try:
         yield
     except (startup_checks.PrepareError, SupervisorError) as error:
@@ -142,7 +142,7 @@ def exit_on_error() -> Iterator[None]:
 
 
 def make_timestamped_writer(stream: TextIO) -> Callable[[str], None]:
-    """A `say` that begins each line with the time of day, UTC, and keeps none back from whoever reads the file."""
+    """Return a `write_line` that writes lines with a UTC time stamp and flushes each line."""
 
     def write_line(line: str) -> None:
         stream.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {visible(line)}\n")

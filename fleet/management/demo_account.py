@@ -1,4 +1,4 @@
-"""The demo's user and API token, kept between runs in REFLOAT_HOME/demo.json (readable by its owner alone)."""
+"""The user and the API token of the demo, kept between runs in REFLOAT_HOME/demo.json (mode 0600)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROLE = "admin"
 
 @dataclass(frozen=True, slots=True)
 class DemoAccount:
-    """Everything somebody, or a script, needs to get in."""
+    """URL, user, password and API token of the demo."""
 
     url: str
     username: str
@@ -30,7 +30,7 @@ class DemoAccount:
 
 
 def read_account(home: Path) -> DemoAccount | None:
-    """What the last run wrote; None when there was none, or it cannot be read."""
+    """Return the account of the last run; None if there is none or the file cannot be read."""
     try:
         return DemoAccount(**json.loads(_path(home).read_text()))
     except (OSError, ValueError, TypeError):
@@ -38,9 +38,9 @@ def read_account(home: Path) -> DemoAccount | None:
 
 
 def ensure_account(home: Path, url: str, now: datetime) -> DemoAccount:
-    """Make the user and the token, or find those of the last run, and write demo.json.
+    """Create the user and the token, or reuse those of the last run, and write demo.json.
 
-    An account that works already is left alone: a new password would end its sessions.
+    A working password is kept, because a new one would end the user's sessions.
     """
     last_account = read_account(home)
     with transaction.atomic():

@@ -1,6 +1,6 @@
-"""The console's programs as copies of the command that starts them: what they have in common is loaded once.
+"""Start the programs of the console as forks of one process, which has loaded their common modules.
 
-Six processes that load Django, Celery and gRPC by themselves take 140 MB each; a copy takes what it writes to.
+Six processes that each load Django, Celery and gRPC take 140 MB each; a fork takes only the memory that it writes to.
 docs/decisions/0008-copies-of-one-process.md
 """
 
@@ -20,7 +20,7 @@ from django.db import connections
 from fleet.processes import children, forks
 from fleet.processes.supervisor import Spawn
 
-#: What several programs need. What one of them needs alone, as pages do, it loads by itself.
+#: Modules that several programs use. A module that only one program uses is loaded by that program.
 _SHARED_MODULES = (
     "celery.apps.beat",
     "celery.apps.worker",
@@ -37,20 +37,20 @@ _SHARED_MODULES = (
 
 
 def can_fork(argv: Sequence[str]) -> bool:
-    """Whether a program can be a copy of us."""
+    """Return whether a program can run as a fork of this process."""
     return forks.is_possible(argv)
 
 
 def import_shared_modules() -> None:
-    """Load what the programs have in common. Call it before the first copy is made."""
+    """Import the common modules. Call it before the first fork."""
     for name in _SHARED_MODULES:
         importlib.import_module(name)
-    # What nobody needs any more would be copied as well.
+    # Garbage would be copied into every fork.
     gc.collect()
 
 
 def spawner(name: str) -> Spawn:
-    """Return what starts a program as a copy of us; where that is not safe, by executing it."""
+    """Return a function that starts a program as a fork of this process, or executes it where a fork is not safe."""
 
     def spawn(
         argv: Sequence[str],
@@ -59,19 +59,22 @@ def spawner(name: str) -> Spawn:
         log: IO[bytes],
         on_parent_death: signal.Signals,
     ) -> children.ChildProcess:
-        assert env is not None, "a copy has settings of its own"
+        assert env is not None, "a fork needs its own environment"
         if threading.active_count() > 1:
             return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)
-        # A copy must not talk over a connection of ours.
+        # A fork must not use a database connection of this process.
         connections.close_all()
-        return forks.spawn(name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: replace_environment(env))
+        return forks.spawn(
+            name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: replace_environment(env)
+        )
 
     return spawn
 
 
 def replace_environment(env: Mapping[str, str]) -> None:
-    """Have another environment, and Django's settings be those that it gives."""
-    # Every variable is set anew, also one that stays: `titles.show` writes over where the first ones are.
+    """Replace the environment of this process, and load Django's settings again from it."""
+    # Set every variable again, even unchanged ones: `titles.show_command_line` overwrites the memory of the original
+    # environment.
     os.environ.clear()
     os.environ.update(env)
     module = importlib.reload(importlib.import_module(settings.SETTINGS_MODULE))

@@ -1,4 +1,4 @@
-"""A script of incidents for the demo: what `refloat fleet` can do, played by the clock and announced."""
+"""A script of incidents for the demo: `refloat fleet` commands that run, and are announced, at fixed times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DemoIncident:
-    """One command of `refloat fleet`, `at` seconds after the script began."""
+    """One `refloat fleet` command, `at` seconds after the start of the script."""
 
     at: float
     command: str
@@ -17,31 +17,33 @@ class DemoIncident:
     sentence: str
 
 
-#: After this the script begins again, seconds.
+#: Seconds after which the script starts again.
 PERIOD = 400.0
 _SCRIPT = (
-    DemoIncident(20, "freeze", "proxy-1", "its agents lose their only tunnel, and cannot know it yet"),
-    DemoIncident(60, "thaw", "proxy-1", "its agents come back"),
-    DemoIncident(90, "cut-backend", "auth-1", "it cannot write heartbeats; its agents' resources run out"),
-    DemoIncident(140, "restore-backend", "auth-1", "heartbeats are written again"),
-    DemoIncident(170, "kill", "proxy-2", "a power cut: its agents find other proxies"),
-    DemoIncident(210, "restart", "proxy-2", "it is back, with the name and the addresses it had"),
-    DemoIncident(240, "blackhole", "proxy-3", "connections stay open and nothing passes"),
-    DemoIncident(290, "unblackhole", "proxy-3", "what was held arrives"),
-    DemoIncident(320, "freeze", "auth-2", "one of the auths answers nobody"),
-    DemoIncident(360, "thaw", "auth-2", "it answers again"),
+    DemoIncident(20, "freeze", "proxy-1", "its agents lose their only tunnel and do not notice yet"),
+    DemoIncident(60, "resume", "proxy-1", "its agents are healthy again"),
+    DemoIncident(
+        90, "block-backend", "auth-1", "it cannot write heartbeats, so the resources of its agents expire"
+    ),
+    DemoIncident(140, "unblock-backend", "auth-1", "heartbeats are written again"),
+    DemoIncident(170, "kill", "proxy-2", "power failure: its agents connect to other proxies"),
+    DemoIncident(210, "restart", "proxy-2", "it runs again with the same name and addresses"),
+    DemoIncident(240, "blackhole", "proxy-3", "its connections stay open, but carry no data"),
+    DemoIncident(290, "unblackhole", "proxy-3", "held data is delivered"),
+    DemoIncident(320, "freeze", "auth-2", "auth-2 does not respond"),
+    DemoIncident(360, "resume", "auth-2", "auth-2 responds again"),
 )
 
 
 def select_incidents(auths: int, proxies: int) -> tuple[DemoIncident, ...]:
-    """The incidents that a fleet of this shape can have."""
+    """Return the incidents for the auths and proxies that a fleet of this size has."""
     member_names = {f"auth-{n}" for n in range(1, auths + 1)} | {f"proxy-{n}" for n in range(1, proxies + 1)}
     return tuple(incident for incident in _SCRIPT if incident.name in member_names)
 
 
 @dataclass
 class IncidentPlayer:
-    """Plays a script: `tick` starts what is due. Times are monotonic; a command runs beside us, never in our loop."""
+    """Runs a script of incidents: `tick` starts the commands that are due, as child processes. Times are monotonic."""
 
     incidents: Sequence[DemoIncident]
     started_at: float
@@ -51,7 +53,7 @@ class IncidentPlayer:
     _running_commands: list[tuple[DemoIncident, subprocess.Popen[bytes]]] = field(default_factory=list)
 
     def tick(self, now: float) -> None:
-        """Start the next incident when its time has come, and tell of commands that failed."""
+        """Start the next incident when it is due, and report commands that failed."""
         self._reap()
         if not self.incidents:
             return
@@ -68,4 +70,6 @@ class IncidentPlayer:
             if code is not None:
                 self._running_commands.remove((incident, process))
                 if code:
-                    self.write_line(f"refloat fleet {incident.command} {incident.name} ended with code {code}")
+                    self.write_line(
+                        f"refloat fleet {incident.command} {incident.name} failed with exit code {code}"
+                    )

@@ -1,4 +1,4 @@
-"""The programs the console consists of, as command lines; deploy/ runs the same ones as services."""
+"""The command lines of the console's programs; deploy/ runs the same programs as services."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Worker processes by name, and the queues each serves. Actions never wait behind a round.
+#: Queues by the name of the worker process that serves them. Actions never wait for a poll of the fleet.
 WORKERS = {"polls": "polls", "actions": "actions"}
-#: What a first page with live data needs. Each Celery process costs seconds of a core to start, so others wait.
+#: Programs that a first page with live data needs. A Celery process takes seconds of CPU to start, so others wait.
 FIRST_PROGRAMS = {"web", "worker-polls", "beat"}
 
 
@@ -21,37 +21,37 @@ class Program:
 
 
 def web(host: str, port: int) -> Program:
-    """The pages, the API and the sockets."""
+    """Return the web server: pages, API and WebSockets."""
     return Program(
         "web",
         (
             *(sys.executable, "-m", "uvicorn", "dashboards.config.asgi:application"),
             *("--host", host, "--port", str(port), "--log-level", "warning", "--no-access-log"),
-            # Byte vectors hardly shrink, and compressing them costs more than sending (measured).
+            # Compression of byte vectors saves little, and costs more than sending them (measured).
             *("--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "3", "--no-server-header"),
-            # What a stranger may cost: the size and time of a request, and the size of a frame.
+            # Limits for unauthenticated clients: size and time of a request, size of a frame.
             *("--http", "fleet.transport.bounded_http:BoundedProtocol", "--ws-max-size", "4096"),
-            # Whose word counts is a setting (REFLOAT_TRUSTED_PROXIES), not whoever connects from this machine.
+            # Trusted proxies are those of REFLOAT_TRUSTED_PROXIES, not every client on this machine.
             "--no-proxy-headers",
         ),
     )
 
 
 def worker(name: str, queues: str) -> Program:
-    """A Celery worker: the solo pool, one process with one long-lived loop and its own channels to the nodes."""
+    """Return a Celery worker: one process (solo pool) with one event loop and its own gRPC channels to instances."""
     return Program(
         f"worker-{name}",
         (
             *(sys.executable, "-m", "celery", "--quiet", "-A", "dashboards.config.celery", "worker"),
             *("--pool", "solo", "--queues", queues, "--hostname", f"{name}@%h", "--loglevel", "WARNING"),
-            # Nobody listens to workers: what they would say of themselves every two seconds costs as much as a task.
+            # Nothing reads the worker events; sending them every two seconds costs as much as a task.
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ),
     )
 
 
 def beat(schedule: Path) -> Program:
-    """What asks for rounds; exactly one."""
+    """Return the scheduler, which starts the polls of the fleet. Exactly one runs."""
     return Program(
         "beat",
         (
@@ -62,13 +62,13 @@ def beat(schedule: Path) -> Program:
 
 
 def alerts() -> Program:
-    """What looks for incidents and sends messages: no Celery, so that it notices when Celery or Redis is dead."""
+    """Return the alerting process. It runs without Celery, so that it works when Celery or Redis is down."""
     return Program(
         "alerts", (sys.executable, "-m", "django", "alerts", "--settings", "dashboards.config.settings")
     )
 
 
 def console(home: Path, host: str, port: int) -> tuple[Program, ...]:
-    """Every program of a console with its state in `home`."""
+    """Return all programs of a console whose state is in `home`."""
     workers = (worker(name, queues) for name, queues in WORKERS.items())
     return (web(host, port), *workers, beat(home / "beat-schedule"), alerts())

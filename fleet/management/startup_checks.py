@@ -1,4 +1,4 @@
-"""What must be right before the console starts: settings, port, Redis, database. Each failure is one sentence."""
+"""Checks before the console starts: settings, port, Redis, database. Each failure is one line."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from django.db import DatabaseError, connection
 from fleet.models.clusters import ensure_default_cluster
 from fleet.processes import valkey
 
-#: How long a Redis given by URL may take to answer, seconds.
+#: Seconds until the Redis of REDIS_URL must answer.
 _REDIS_TIMEOUT = 3.0
 
 
 class PrepareError(Exception):
-    """Why the console cannot start; the sentence says how to mend it."""
+    """A reason why the console cannot start; the message says how to fix it."""
 
 
 def check_settings() -> None:
-    """Raise PrepareError with everything that Django's system checks find wrong with the settings."""
-    # Those about URLs judge our code, not the settings, and import every page: a second before anything starts.
-    settings_checks = (check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags)
+    """Raise PrepareError with all problems that Django's system checks find in the settings."""
+    # Checks of URLs test the code, not the settings, and import every page, which takes a second.
+    settings_checks = (
+        check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags
+    )
     errors = [
-        message for check in settings_checks for message in check(app_configs=None, databases=None) if message.is_serious()
+        message
+        for check in settings_checks
+        for message in check(app_configs=None, databases=None)
+        if message.is_serious()
     ]
     if errors:
         raise PrepareError(
@@ -38,24 +43,24 @@ def check_settings() -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise PrepareError when nobody can listen on `host:port` now."""
+    """Raise PrepareError if it is not possible to listen on `host:port`."""
     if not 0 < port < 65536:  # getaddrinfo takes it modulo 65536
-        raise PrepareError(f"--port {port} is no port: use 1 to 65535")
+        raise PrepareError(f"invalid port --port {port}: use 1 to 65535")
     try:
         address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = address_infos[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As uvicorn will: a connection that lingers from the last run is no obstacle.
+            # As uvicorn does: connections of the last run in TIME_WAIT do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
         raise PrepareError(
-            f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port, or end what uses it"
+            f"cannot listen on {host}:{port} ({error.strerror}): use another --port, or stop the program that uses it"
         ) from error
 
 
 def without_password(url: str) -> str:
-    """`url` fit for a terminal."""
+    """Return `url` with its password masked."""
     parts = urlsplit(url)
     return url.replace(f":{parts.password}@", ":…@") if parts.password else url
 
@@ -70,7 +75,7 @@ def check_redis(url: str) -> None:
         with contextlib.closing(client):
             client.ping()
     except ValueError as error:
-        raise PrepareError(f"REDIS_URL={safe_url} cannot be read: {error}") from error
+        raise PrepareError(f"REDIS_URL={safe_url} is not a valid URL: {error}") from error
     except redis.RedisError as error:
         raise PrepareError(
             f"REDIS_URL={safe_url} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
@@ -78,9 +83,9 @@ def check_redis(url: str) -> None:
 
 
 class RunningRedis:
-    """The Redis to use: the one given, after it answered, or an embedded Valkey for as long as we run.
+    """The Redis of REDIS_URL, or an embedded Valkey that runs as long as this process.
 
-    Raises PrepareError when there is none to be had.
+    Raises PrepareError if Redis does not answer or Valkey does not start.
     """
 
     def __init__(self, redis_url: str | None, home: Path) -> None:
@@ -97,25 +102,25 @@ class RunningRedis:
         self.url = self._valkey.url
 
     def restart_if_dead(self) -> str | None:
-        """Start an embedded Valkey that died again, where everybody looks for it; say what was done, if anything."""
+        """Restart an embedded Valkey that died, on the same port. Return a message for the operator, or None."""
         if self._valkey is None or self._valkey.process.poll() is None:
             return None
         try:
             self._valkey = valkey.start(self._data_folder, port=urlsplit(self.url).port)
         except valkey.ValkeyError as error:
-            return f"Valkey died and does not start again: {error}"
-        return "Valkey died and runs again, with its data"
+            return f"Valkey ended and cannot be restarted: {error}"
+        return "Valkey ended and was restarted with its data"
 
     def stop(self) -> None:
-        """End an embedded Valkey; one that was given is not ours to end."""
+        """Stop the embedded Valkey. The Redis of REDIS_URL keeps running."""
         if self._valkey is not None:
             self._valkey.stop()
 
 
 def prepare_database(auths: Sequence[str] = ()) -> None:
-    """Bring the database up to date, and the cluster `default` into it, with `auths` to begin with.
+    """Migrate the database and create the cluster `default`, with the addresses `auths`, if it does not exist.
 
-    Raises PrepareError when it cannot be reached or changed.
+    Raises PrepareError if the database cannot be reached or changed.
     """
     _create_private_sqlite()
     try:
@@ -123,18 +128,18 @@ def prepare_database(auths: Sequence[str] = ()) -> None:
         ensure_default_cluster(auths)
     except DatabaseError as error:
         name = connection.settings_dict.get("NAME")
-        details = " ".join(str(error).split())  # PostgreSQL's own are two lines
+        details = " ".join(str(error).split())  # messages of PostgreSQL have two lines
         raise PrepareError(f"the database {name} cannot be used: {details}") from error
 
 
 def _create_private_sqlite() -> None:
-    """Make a new SQLite file one that nobody else may read: sessions and passwords' hashes are in it.
+    """Create a new SQLite file with mode 0600, because it holds sessions and password hashes.
 
-    Its neighbours, the log and the index of it, take its mode.
+    SQLite gives its log and index files the same mode.
     """
     name = str(connection.settings_dict.get("NAME"))
     if connection.vendor != "sqlite" or name.startswith("file:") or name == ":memory:":
         return
-    # One that cannot be made is told of by whoever opens it.
+    # If the file cannot be created, opening the database reports the error.
     with contextlib.suppress(OSError):
         Path(name).touch(mode=0o600, exist_ok=False)

@@ -1,3 +1,3 @@
-"""Programs this program starts: children that die with their parent, and the embedded Valkey."""
+"""Child processes: start, supervise, restart and stop them; the embedded Valkey; log format."""
 
 from __future__ import annotations

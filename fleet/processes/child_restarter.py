@@ -1,6 +1,6 @@
-"""Keep supervised children alive: start a dead one again after a pause, and repeat what they complain of.
+"""Restart supervised children that end, after a pause, and report the errors in their logs.
 
-Plugged into `Supervisor.watch`: `on_exit=keeper.ended, on_tick=keeper.tick`.
+Plugged into `Supervisor.watch`: `on_exit=keeper.on_exit, on_tick=keeper.tick`.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from pathlib import Path
 
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
-#: First pause before a start, its ceiling, and how long a child must live for the pauses to begin anew, seconds.
+#: Seconds: first pause before a restart, longest pause, and run time after which the pauses start over.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 _LONG_LIFE = 60.0
-#: At most one line of complaints per child in this time, seconds.
+#: Seconds between two reports of errors per child.
 _ERROR_PAUSE = 10.0
-#: How Celery and uvicorn mark them.
+#: Error lines of Celery and uvicorn.
 _ERROR_LINE = re.compile(rb"^.*\b(?:ERROR|CRITICAL)\b.*$", re.MULTILINE)
-#: Read at most so much of a log at once, bytes: a child that raves must not stop us.
+#: Bytes to read of a log at once, so that a child that logs a lot cannot block this process.
 _READ = 1 << 20
 
 
 def pause_before_start(failures: int) -> float:
-    """Return the seconds to wait after the `failures`-th end in a row, counted from 1.
+    """Return the seconds to wait before the restart after `failures` ends in a row, counted from 1.
 
-    However it ended: one SIGKILL is an accident or somebody's restart, and half a minute without a worker is an outage.
-    A child that the kernel kills again and again, short of memory, meets the growing pauses.
+    The pause does not depend on the exit code: a single SIGKILL is an accident or a manual restart, and 30 s without a
+    worker is an outage. A child that the kernel kills repeatedly, for lack of memory, gets longer and longer pauses.
     """
     return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
 
 
 def exit_text(returncode: int) -> str:
-    """The end of a process, for people."""
+    """Return how a process ended, in words."""
     if returncode < 0:
-        return f"was ended by {signal.Signals(-returncode).name}"
-    return f"ended with code {returncode}"
+        return f"was terminated by {signal.Signals(-returncode).name}"
+    return f"ended with exit code {returncode}"
 
 
 @dataclass
 class _ChildState:
-    """What we know of one child."""
+    """Restart and error state of one child."""
 
     started_at: float
     failures: int = 0
     start_again_at: float | None = None
-    #: How far its log was read, when it last was told of, and what came since.
+    #: Bytes of the log that were read, time of the last report, and the errors since then.
     read_bytes: int = 0
     reported_at: float = float("-inf")
     error_count: int = 0
@@ -58,7 +58,7 @@ class _ChildState:
 
 @dataclass
 class ChildRestarter:
-    """Watches over the children of one supervisor. Times are monotonic."""
+    """Restarts the children of one supervisor. Times are monotonic."""
 
     supervisor: Supervisor
     write_line: Callable[[str], None]
@@ -66,7 +66,7 @@ class ChildRestarter:
     _states: dict[str, _ChildState] = field(default_factory=dict)
 
     def on_exit(self, child: Child) -> None:
-        """Note that a child ended by itself, say so, and plan its next start."""
+        """Report a child that ended by itself, and schedule its restart."""
         now = self.clock()
         state = self._state_of(child, now)
         state.failures = 1 if now - state.started_at > _LONG_LIFE else state.failures + 1
@@ -76,11 +76,11 @@ class ChildRestarter:
         last = child.last_line() if returncode > 0 else ""
         detail = f": {last}" if last else ""
         self.write_line(
-            f"{child.name} {exit_text(returncode)}{detail}; starting it again in {pause:.0f} s (log: {child.log})"
+            f"{child.name} {exit_text(returncode)}{detail}; restarting in {pause:.0f} s (log: {child.log})"
         )
 
     def tick(self) -> None:
-        """Start again who has waited long enough, and repeat new complaints."""
+        """Restart the children that are due, and report new errors of all children."""
         now = self.clock()
         for child in self.supervisor.children:
             state = self._state_of(child, now)
@@ -100,7 +100,7 @@ class ChildRestarter:
             self.write_line(str(error))
         else:
             state.started_at, state.start_again_at = now, None
-            self.write_line(f"{child.name} runs again")
+            self.write_line(f"{child.name} was restarted")
 
     def _report_errors(self, child: Child, state: _ChildState, now: float) -> None:
         errors, state.read_bytes = read_errors(child.log, state.read_bytes)
@@ -108,13 +108,13 @@ class ChildRestarter:
             state.error_count += len(errors)
             state.last_error = errors[-1]
         if state.error_count and now - state.reported_at >= _ERROR_PAUSE:
-            before = f"{state.error_count} errors, the last: " if state.error_count > 1 else ""
+            before = f"{state.error_count} errors, last one: " if state.error_count > 1 else ""
             self.write_line(f"{child.name}: {before}{state.last_error} (log: {child.log})")
             state.reported_at, state.error_count = now, 0
 
 
 def read_errors(log: Path, read: int) -> tuple[list[str], int]:
-    """The complaints in `log` after byte `read`, and how far it has been read now: whole lines only."""
+    """Return the error lines of `log` after byte `read`, and the number of bytes read now; only whole lines count."""
     try:
         with log.open("rb") as lines:
             lines.seek(read)
@@ -122,6 +122,6 @@ def read_errors(log: Path, read: int) -> tuple[list[str], int]:
     except FileNotFoundError:
         return [], read
     whole = text.rfind(b"\n") + 1
-    if not whole and len(text) == _READ:  # one endless line: step over it
+    if not whole and len(text) == _READ:  # one very long line: skip it
         whole = _READ
     return [line.decode(errors="replace").strip() for line in _ERROR_LINE.findall(text[:whole])], read + whole

@@ -1,7 +1,7 @@
-"""Start child processes that cannot outlive us: the kernel ends them when the thread that made them ends.
+"""Start child processes that cannot outlive this process: the kernel stops them when their parent thread ends.
 
 PR_SET_PDEATHSIG is Linux only, and it fires when the creating *thread* ends, so start children from the
-main thread. Elsewhere children are ended by `stop` alone.
+main thread. On other systems only `stop` ends children.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _LEASH = Path(__file__).with_name("exec_program.py")
 
 
 class ChildProcess(Protocol):
-    """A child that runs or has ended: `subprocess.Popen`, or a copy of us (`forks.Fork`)."""
+    """A child that runs or has ended: `subprocess.Popen` or `forks.Fork`."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
 
     @property
     def returncode(self) -> int | Any:
-        """How it ended, -N by signal N; None while nobody has seen it end."""
+        """The exit code, or -N after signal N; None until `poll` or `wait` has seen the end."""
 
     def poll(self) -> int | None:
-        """Look whether it has ended; reap it if so."""
+        """Return the exit code if the child has ended, else None. Reaps the child."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        """Wait until the child ends, at most `timeout` seconds. Raises subprocess.TimeoutExpired."""
 
     def send_signal(self, sig: int, /) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal to the child, unless it has ended."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
 
 
 def spawn(
@@ -56,9 +56,9 @@ def spawn(
     on_parent_death: signal.Signals = signal.SIGTERM,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` in a session of its own, so that Ctrl-C reaches us alone and we end it in order.
+    """Start `argv` in its own session, so that Ctrl-C reaches only this process, which then stops the child.
 
-    Raises OSError when the program cannot be started.
+    Raises OSError if the program cannot be started.
     """
     program = shutil.which(argv[0], path=None if env is None else env.get("PATH", os.defpath))
     if program is None:
@@ -79,8 +79,16 @@ def spawn(
     if sys.platform != "linux":
         return start([program, *argv[1:]], pass_fds)
     read_end, write_end = os.pipe()
-    # -I -S: nothing of the environment's Python, and a quick start.
-    leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(int(on_parent_death)), str(write_end)]
+    # -I -S: ignore PYTHON* variables and site-packages; this also starts faster.
+    leash = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(_LEASH),
+        str(os.getpid()),
+        str(int(on_parent_death)),
+        str(write_end),
+    ]
     with os.fdopen(read_end, "rb") as pipe:
         try:
             process = start([*leash, program, *argv[1:]], (*pass_fds, write_end))
@@ -94,9 +102,9 @@ def spawn(
 
 
 def stop(processes: Iterable[ChildProcess], *, grace: float = 5.0) -> None:
-    """End every process: SIGTERM to all at once, `grace` seconds for each, then SIGKILL.
+    """Stop all processes: SIGTERM to all at once, then SIGKILL to those that still run after `grace` seconds.
 
-    A stopped process (SIGSTOP) would never see SIGTERM: it is continued first.
+    SIGCONT is sent first, because a frozen process (SIGSTOP) does not handle SIGTERM.
     """
     live_processes = [process for process in processes if process.poll() is None]
     for process in live_processes:

@@ -1,9 +1,9 @@
-"""Become another program that the kernel ends when our parent ends.
+"""Replace this process by another program, which the kernel stops when its parent ends.
 
 Usage: `exec_program.py PARENT SIGNAL PIPE PROGRAM ARG...`.
 
-A program of its own and not `preexec_fn`: with that one Python forks a copy of the parent, threads and locks as they
-stand, and gRPC, if the parent uses it, starts its threads in the copy and aborts when their files are closed for exec
+This is a program and not a `preexec_fn`, because with `preexec_fn` Python forks the parent with its locks; gRPC, if the
+parent uses it, then starts its threads in the fork and aborts when their files are closed for exec
 (https://github.com/grpc/grpc/issues/43055). Linux only.
 """
 
@@ -18,16 +18,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def exec_program(parent: int, sig: int, error_pipe: int, argv: list[str]) -> None:
-    """Be `argv`, a path and its arguments, and get signal `sent` when the thread of `parent` that made us ends.
+    """Execute `argv`, a path and its arguments; the program gets signal `sig` when its parent thread ends.
 
-    The pipe `told` is closed when that is done; what was written to it before is the errno that was in the way.
+    The pipe `error_pipe` is closed on success; on failure, the errno is written to it first.
     """
     os.set_inheritable(error_pipe, False)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sig)
-    # The parent may have died before prctl: then nobody will ever send the signal.
+    # The parent may have died before prctl; the signal would then never come.
     if os.getppid() != parent:
         sys.exit(1)
-    # Python ignores it, and what is ignored stays so in the program.
+    # Python ignores SIGPIPE, and the program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted

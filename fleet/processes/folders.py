@@ -1,4 +1,4 @@
-"""Folders and files for keys, databases, logs and tokens: whoever shares the machine has no business in them."""
+"""Private folders and files for keys, databases, logs and tokens: only their owner can read them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may enter, and those above it that are missing. Raises OSError.
+    """Create a folder with mode 0700, and missing parent folders. Raises OSError.
 
-    One that is there keeps its mode: somebody may have let others in.
+    An existing folder keeps its mode, because the operator may have changed it.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
-        # Not `parents=True`: it gives those above the usual mode.
+        # Not `parents=True`, which creates parent folders with the default mode.
         if folder.parent == folder:
             raise
         make_private(folder.parent)
@@ -22,7 +22,7 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read; whoever reads it meanwhile sees the old one or the new one."""
+    """Write a file with mode 0600 atomically: a reader sees the old or the new content."""
     new_path = path.with_name(f"{path.name}.new")
     new_path.unlink(missing_ok=True)
     descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,8 +1,8 @@
-"""Run Python programs as copies of this process, which has loaded what they have in common: nothing is loaded twice.
+"""Run Python programs as forks of this process, which share the modules that it has loaded.
 
-A copy behaves like a program of its own: a session, a log, an environment, a command line in `ps`, the default signals,
-and the kernel ends it when we end. The process that forks must have no other threads and no gRPC in use: neither
-survives a fork (https://github.com/grpc/grpc/issues/43055). docs/decisions/0008-copies-of-one-process.md
+A fork behaves like a separate program: it has its own session, log, environment, command line in `ps` and default
+signal handlers, and the kernel stops it when its parent ends. The parent must not have other threads or use gRPC,
+which do not survive a fork (https://github.com/grpc/grpc/issues/43055). docs/decisions/0008-copies-of-one-process.md
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def is_possible(argv: Sequence[str]) -> bool:
-    """Whether a copy of us can be this program: `python -m MODULE ...` with our Python, on Linux."""
+    """Return whether a program can run as a fork: `python -m MODULE ...` with the same Python, on Linux."""
     return sys.platform == "linux" and len(argv) > 2 and tuple(argv[:2]) == (sys.executable, "-m")
 
 
 class Fork:
-    """A copy of this process that runs a program; to its owner it is like a `subprocess.Popen`."""
+    """A fork of this process that runs a program; it has the interface of `subprocess.Popen`."""
 
     def __init__(self, process: BaseProcess, args: Sequence[str]) -> None:
         self._process = process
@@ -38,21 +38,21 @@ class Fork:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
-        assert self._process.pid is not None, "it was started"
+        """The process id."""
+        assert self._process.pid is not None, "the fork was started"
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """How it ended, -N by signal N; None while nobody has seen it end."""
+        """The exit code, or -N after signal N; None while the fork runs."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """Look whether it has ended; reap it if so."""
+        """Return the exit code if the fork has ended, else None. Reaps the fork."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        """Wait until the fork ends, at most `timeout` seconds. Raises subprocess.TimeoutExpired."""
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
@@ -60,16 +60,16 @@ class Fork:
         return code
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal to the fork, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, sig)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -81,11 +81,11 @@ def spawn(
     on_parent_death: signal.Signals = signal.SIGKILL,
     begin: Callable[[], None],
 ) -> Fork:
-    """Start the program `argv` (see `is_possible`) as a copy of this process. Raises OSError.
+    """Start the program `argv` (see `is_possible`) as a fork of this process. Raises OSError.
 
-    `begin` runs first in the copy: it gives it an environment, and reads again what depends on that.
+    `begin` runs first in the fork: it sets the environment, and loads again what depends on it.
     """
-    assert is_possible(argv), f"no copy of us can be {argv[0]}"
+    assert is_possible(argv), f"{argv[0]} cannot run as a fork"
     parent = os.getpid()
 
     def run_program() -> None:
@@ -97,9 +97,9 @@ def spawn(
         runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
 
     process = multiprocessing.get_context("fork").Process(target=run_program, name=name)
-    # Objects that are there now are never looked at for garbage: that would write to every one of them.
+    # Exclude existing objects from garbage collection, which would write to each of them and copy its memory page.
     gc.freeze()
-    # A signal that came between the fork and the first line of the copy would run our handlers in it.
+    # A signal right after the fork would run this process' handlers in the fork.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         process.start()
@@ -109,9 +109,9 @@ def spawn(
 
 
 def _leave_parent(parent: int, on_parent_death: signal.Signals) -> None:
-    """Become a process of its own, that the kernel ends with its parent."""
+    """Start a new session with default signal handlers; the kernel stops the fork when `parent` ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(on_parent_death))
-    # It may have died before prctl: then nobody will ever send the signal.
+    # The parent may have died before prctl; the signal would then never come.
     if os.getppid() != parent:
         os._exit(1)
     os.setsid()
@@ -124,7 +124,7 @@ def _leave_parent(parent: int, on_parent_death: signal.Signals) -> None:
 
 
 def _redirect_to(log: IO[bytes]) -> None:
-    """Have everything that is said go to the log, and read nothing."""
+    """Redirect stdout and stderr to the log, and stdin from /dev/null."""
     devnull = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((devnull, 0), (log.fileno(), 1), (log.fileno(), 2)):
         os.dup2(source, target)

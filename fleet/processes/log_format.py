@@ -1,4 +1,4 @@
-"""Log lines that no stranger's text can break: names of agents, paths and hosts of requests stand in them."""
+"""Log lines with escaped control characters: they contain untrusted text, such as agent names and request paths."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Spell out what a terminal would obey or not show: control characters, line ends, marks of direction.
+    r"""Return `text` with characters escaped that are not printable: control characters, line ends, direction marks.
 
-    `keep` names characters that stay; all others that are not printable become escapes, as in `\x1b` or `\u202e`.
+    Characters in `keep` stay; all others that are not printable become escapes such as `\x1b` or `\u202e`.
     """
     if text.isprintable():
         return text
@@ -24,7 +24,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One record, one line; the lines of a traceback follow it."""
+    """Formats a record as one line; the lines of a traceback follow."""
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -36,14 +36,14 @@ class LineFormatter(logging.Formatter):
 
 
 def handler(format_of: str = "%(asctime)s %(levelname)s %(name)s %(message)s") -> logging.Handler:
-    """Return what a program gives `logging.basicConfig` as its only handler: lines on stderr."""
+    """Return the handler for `logging.basicConfig`: one line per record, on stderr."""
     lines = logging.StreamHandler()
     lines.setFormatter(LineFormatter(format_of))
     return lines
 
 
 class RefusalFilter(logging.Filter):
-    """Make one warning of each request that was refused: Django logs a traceback for every 403 and every wrong host."""
+    """Logs each refused request as one warning, where Django logs a traceback for every 403 and every invalid host."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:

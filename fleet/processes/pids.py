@@ -1,4 +1,4 @@
-"""Which process a pid means, and how it is: a pid in a file may belong to somebody else by now."""
+"""State and resource usage of processes; start times tell whether a stored pid still means the same process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 
 class ProcessState(StrEnum):
-    """What a process does, as the kernel sees it."""
+    """The state of a process, as the kernel reports it."""
 
     RUNNING = "running"
-    #: SIGSTOP: it holds its connections and answers nobody.
+    #: Stopped by SIGSTOP: its connections stay open, but it does not respond.
     FROZEN = "frozen"
     DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used so far."""
+    """Resource usage of a process."""
 
     #: Resident memory, bytes.
     rss: int
@@ -29,16 +29,16 @@ class Usage:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When `pid` was started, in the kernel's ticks since boot; None where that cannot be known.
+    """Return the start time of `pid` in clock ticks since boot (proc(5), field 22); None if it is not available.
 
-    Together with the pid it names one process for ever: proc(5), field 22.
+    Pid and start time together identify a process until the next boot.
     """
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def state(pid: int, expected_start: int | None = None) -> ProcessState:
-    """How `pid` is; DEAD too when it is not the process that was `born` then, or only waits to be reaped."""
+    """Return the state of `pid`; DEAD also for a zombie, or for another process than the one `expected_start` then."""
     if sys.platform != "linux":
         return ProcessState.RUNNING if _exists(pid) else ProcessState.DEAD
     fields = _stat(pid)
@@ -48,7 +48,7 @@ def state(pid: int, expected_start: int | None = None) -> ProcessState:
 
 
 def usage(pid: int) -> Usage | None:
-    """What `pid` has used; None where that cannot be known."""
+    """Return the resource usage of `pid`; None if it is not available."""
     fields = _stat(pid)
     if not fields:
         return None
@@ -57,7 +57,7 @@ def usage(pid: int) -> Usage | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc(5) stat after the program's name, which may hold anything; empty when there are none."""
+    """Return the fields of /proc/PID/stat after the program name; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

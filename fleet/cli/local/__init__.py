@@ -1,3 +1,3 @@
-"""Commands for a local fleet: `refloat fleet`. docs/fleet-up.md"""
+"""`refloat fleet`: commands for a local test fleet. docs/reference/local-fleet.md"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`refloat fleet drain`, `undrain`, `degrade`, `undegrade`: what instances of the local fleet say of themselves."""
+"""`refloat fleet drain`, `undrain`, `degrade`, `undegrade`: drain and degrade instances of the local fleet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fleet.nodes.shared.options import Command, Decorator, combine
 from fleet.transport.admin import AdminError, InstanceAdmin
 from fleet.transport.tls import TLSError
 
-#: What is said to each instance, and what is printed then.
+#: The call to each instance, and the text to print afterwards.
 AdminRequest = tuple[Callable[[InstanceAdmin], Awaitable[None]], str]
 
 
 def _instance_command(*options: Decorator) -> Decorator:
-    """Return a decorator for a command that says a word to each of some instances; the command returns the word."""
+    """Return a decorator for a command that makes one call to each of its instances; the command returns the call."""
 
     def add(command: Command) -> Command:
         @functools.wraps(command)
@@ -35,7 +35,9 @@ def _instance_command(*options: Decorator) -> Decorator:
                 record = fleet_record.load(home, cluster)
                 for name in names:
                     if not record.member(name).is_instance:
-                        raise Failure(f"{name} is no auth and no proxy")
+                        raise Failure(
+                            f"{name} is not an auth or a proxy: `refloat fleet ps` lists the role of each process"
+                        )
                 for name in names:
                     asyncio.run(_call_instance(record, name, call))
                     click.echo(f"{name} {sentence}")
@@ -47,33 +49,35 @@ def _instance_command(*options: Decorator) -> Decorator:
     return add
 
 
-async def _call_instance(record: FleetRecord, name: str, call: Callable[[InstanceAdmin], Awaitable[None]]) -> None:
+async def _call_instance(
+    record: FleetRecord, name: str, call: Callable[[InstanceAdmin], Awaitable[None]]
+) -> None:
     async with channel_to(record, name) as channel:
         await call(InstanceAdmin(channel))
 
 
 _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
-_reason = click.option("--reason", default="", help="Shown wherever the instance is.")
+_reason = click.option("--reason", default="", help="Reason, shown with the instance.")
 
 
 @click.command()
 @_instance_command(_reason)
 def drain(reason: str) -> AdminRequest:
-    """Have auths and proxies take no new connections.
+    """Drain auths and proxies: they accept no new connections.
 
-    Agents of an auth that drains connect to another auth with their next heartbeat, if one accepts it. Tunnels of a
-    proxy stay until `refloat fleet reconnect NAME` moves them.
+    The agents of a draining auth connect to another auth that accepts connections, with their next heartbeat. The
+    tunnels of a draining proxy stay open until `refloat fleet reconnect NAME` moves them.
 
-    A restart of the instance ends it. What the console drains, the console drains again.
+    A restart of the instance ends the drain. If the console drained the instance, the console drains it again.
     """
-    return lambda admin: admin.drain(reason), "takes no new connections"
+    return lambda admin: admin.drain(reason), "accepts no new connections"
 
 
 @click.command()
 @_instance_command()
 def undrain() -> AdminRequest:
-    """Undo drain."""
-    return InstanceAdmin.undrain, "takes connections again"
+    """Undrain auths and proxies: they accept connections."""
+    return InstanceAdmin.undrain, "accepts new connections again"
 
 
 @click.command()
@@ -85,16 +89,19 @@ def undrain() -> AdminRequest:
         type=DURATION,
         default="0s",
         show_default=True,
-        help="How long; 0s: until `undegrade`, or a restart.",
+        help="Time until the mark is cleared; 0s: until `undegrade` or a restart of the instance.",
     ),
 )
 def degrade(reason: str, lasts: float) -> AdminRequest:
-    """Have auths and proxies say that they are degraded: others are preferred to them."""
-    return lambda admin: admin.degrade(reason, lasts), "says that it is degraded"
+    """Mark auths and proxies as degraded.
+
+    Balancers prefer other instances.
+    """
+    return lambda admin: admin.degrade(reason, lasts), "is marked degraded"
 
 
 @click.command()
 @_instance_command()
 def undegrade() -> AdminRequest:
-    """Undo degrade."""
-    return InstanceAdmin.restore, "says so no more"
+    """Clear the degraded mark of auths and proxies."""
+    return InstanceAdmin.restore, "is no longer marked degraded"

@@ -1,4 +1,4 @@
-"""`refloat fleet`: run a local fleet of real processes, list it, break it and mend it."""
+"""`refloat fleet`: run a local fleet of real processes, list its processes, and inject faults into them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.nodes.shared.options import Decorator, combine
 from fleet.processes import pids
 from fleet.processes.pids import ProcessState
 
-#: Takes the fleet, a name, and the command's options.
+#: A function of the fleet, the name of a process, and the options of the command.
 FaultAction = Callable[..., None]
 
 _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
@@ -28,7 +28,7 @@ _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """What the operator can mend is one line and exit code 2."""
+    """Turn a FleetError into one line and exit code 2."""
     try:
         yield
     except FleetError as error:
@@ -49,18 +49,18 @@ def _clear_errors() -> Iterator[None]:
     },
 )
 def fleet() -> None:
-    """Run a local fleet, and inject faults into it.
+    """Run a local test fleet, and inject faults into it.
 
-    NAME is what `refloat fleet ps` lists: auth-1, proxy-2, agents-1.
+    NAME is the name of a process as `refloat fleet ps` lists it: auth-1, proxy-2, agents-1.
     """
 
 
 @fleet.command()
 @cluster_option
 @home_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each process.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per process.")
 def ps(cluster: str, home: Path, as_json: bool) -> None:
-    """List the processes of the fleet with their state, addresses and faults."""
+    """List processes with state, addresses, faults and usage."""
     with _clear_errors():
         record = fleet_record.load(home, cluster)
         rows = _rows(record)
@@ -74,7 +74,7 @@ def ps(cluster: str, home: Path, as_json: bool) -> None:
 def _rows(record: FleetRecord) -> list[dict[str, Any]]:
     try:
         modes = faults.modes(record)
-    except faults.FaultError as error:  # the rest can be told all the same
+    except faults.FaultError as error:  # list the processes without their faults
         click.echo(f"refloat: {error}", err=True)
         modes = {}
     return [_row(member, modes) for member in record.members]
@@ -115,13 +115,13 @@ def _cell(row: dict[str, Any], column: str) -> str:
 
 
 def _fault_command(name: str, fault: FaultAction, sentence: str, text: str, *options: Decorator) -> None:
-    """Add a command that does one thing to each NAME."""
+    """Add a command that injects or ends a fault in each NAME."""
 
     def run(cluster: str, home: Path, names: tuple[str, ...], **command_options: Any) -> None:
         with _clear_errors():
             record = fleet_record.load(home, cluster)
             for member_name in names:
-                record.member(member_name)  # all names are right before anything is done to one
+                record.member(member_name)  # check every name before the first fault
             for member_name in names:
                 fault(record, member_name, **command_options)
                 click.echo(f"{member_name} {sentence}")
@@ -137,30 +137,39 @@ def _blackhole(record: FleetRecord, name: str, *, keep_backend: bool) -> None:
     faults.blackhole(record, name, backend=not keep_backend)
 
 
-_fault_command("kill", faults.kill, "is killed", "End processes at once (SIGKILL), as a power cut does.")
+_fault_command("kill", faults.kill, "was killed", "Kill processes (SIGKILL), as a power failure does.")
 _fault_command(
     "freeze",
     faults.freeze,
     "is frozen",
-    "Stop processes (SIGSTOP): their connections stay open, they answer nobody.",
+    "Freeze processes (SIGSTOP). Their connections stay open, but they do not respond.",
 )
-_fault_command("thaw", faults.thaw, "goes on", "Let frozen processes go on (SIGCONT).")
+_fault_command("resume", faults.thaw, "runs again", "Resume frozen processes (SIGCONT).")
 _fault_command(
-    "cut-backend",
+    "block-backend",
     _cut_backend,
-    "is without its backend",
-    "Part instances from the backend: their connections to it are reset and refused.",
-    click.option("--hold", is_flag=True, help="Keep the connections and hold every byte instead."),
+    "is cut off from the backend",
+    "Cut instances off from the backend. Connections to it are reset and refused.",
+    click.option("--hold", is_flag=True, help="Keep the connections open and hold all data instead."),
 )
-_fault_command("restore-backend", faults.restore_backend, "has its backend again", "Undo cut-backend.")
+_fault_command(
+    "unblock-backend",
+    faults.restore_backend,
+    "reaches the backend again",
+    "Restore the backend connection of instances.",
+)
 _fault_command(
     "blackhole",
     _blackhole,
-    "is in a black hole",
-    "Hold every byte to and from instances; connections stay open.",
-    click.option("--keep-backend", is_flag=True, help="Let the instance reach its backend all the same."),
+    "is blackholed",
+    "Hold all data to and from instances. Connections stay open.",
+    click.option(
+        "--keep-backend", is_flag=True, help="Do not hold the data between the instance and the backend."
+    ),
 )
-_fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhole; what was held arrives.")
+_fault_command(
+    "unblackhole", faults.unblackhole, "is no longer blackholed", "End a blackhole: held data is delivered."
+)
 
 
 @fleet.command()
@@ -168,11 +177,14 @@ _fault_command("unblackhole", faults.unblackhole, "is out of it", "Undo blackhol
 @home_option
 @_names
 def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
-    """Start killed processes again, with the names, ids and addresses they had."""
+    """Restart killed processes.
+
+    They keep their names, ids and addresses.
+    """
     with _clear_errors():
         record = fleet_record.load(home, cluster)
         for name in names:
-            faults.find_restartable(record, name)  # all are before any is
+            faults.find_restartable(record, name)  # check every name before the first restart
         for name in names:
             member = faults.restart(fleet_record.load(home, cluster), name, home)
             click.echo(f"{name} runs again (pid {member.pid})")
@@ -182,7 +194,7 @@ def restart(cluster: str, home: Path, names: tuple[str, ...]) -> None:
 @cluster_option
 @home_option
 def down(cluster: str, home: Path) -> None:
-    """End the fleet and every process of it."""
+    """Stop the fleet and all its processes."""
     with _clear_errors():
         faults.end(fleet_record.load(home, cluster))
     click.echo(f"fleet {cluster} is down")

@@ -1,4 +1,4 @@
-"""Calls of the CLI to members of the local fleet."""
+"""gRPC channels from the CLI to instances of the local fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.transport.tls import TLSFiles
 
 
 def console_tls_files_of(record: FleetRecord) -> TLSFiles:
-    """Return the files of the fleet's console; none for a fleet without TLS."""
+    """Return the TLS files of the fleet's console; empty for a fleet without TLS."""
     if not record.console:
         return TLSFiles()
     certificate, key, ca = (Path(record.console[f"REFLOAT_TLS_{name}"]) for name in ("CERT", "KEY", "CA"))
@@ -21,7 +21,7 @@ def console_tls_files_of(record: FleetRecord) -> TLSFiles:
 
 
 def channel_to(record: FleetRecord, name: str) -> grpc.aio.Channel:
-    """Open a channel to an instance, with the files of the fleet's console. Raises UnknownNameError, TLSError."""
+    """Open a channel to an instance, with the console's TLS files. Raises UnknownNameError, TLSError."""
     member = record.member(name)
     tls = console_tls_files_of(record).for_role(member.role)
     return channels.open_channel(channels.target_of([parse(member.grpc)]), tls)

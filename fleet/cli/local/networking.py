@@ -1,4 +1,4 @@
-"""`refloat fleet config`: the networking config of a cluster, through any of its auths."""
+"""`refloat fleet config`: read and change the networking config of a cluster on one of its auths."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ from fleet.nodes.shared.addresses import parse, parse_list
 from fleet.nodes.shared.options import Command, combine
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError, Origin, NetworkingResource
+from fleet.protocol.networking.config import (
+    NetworkingConfig,
+    NetworkingConfigError,
+    NetworkingResource,
+    Origin,
+)
 from fleet.transport import channels
 from fleet.transport.admin import (
     AdminError,
-    RevisionConflict,
     NetworkingConfigAdmin,
     NotAllowedError,
+    RevisionConflict,
     StoredConfig,
     UnreachableError,
 )
@@ -40,28 +45,31 @@ AdminCall = Callable[[NetworkingConfigAdmin], Awaitable[StoredConfig]]
 
 @dataclass(frozen=True, slots=True)
 class AuthConfigClient:
-    """Which auths to ask, and how."""
+    """Addresses of auths, and the TLS files to reach them."""
 
-    #: Each with the role of the server.
+    #: Address and role (auth or gateway) of each server, in the order in which they are tried.
     addresses: tuple[tuple[tuple[str, int], str], ...]
     tls: TLSFiles
 
     def call_first(self, call: AdminCall) -> StoredConfig:
-        """Do something through the first auth that answers. Raises AdminError, Failure."""
+        """Run `call` on the first auth that answers, and return its result. Raises AdminError, Failure."""
         return asyncio.run(self._call_first(call))
 
     async def _call_first(self, call: AdminCall) -> StoredConfig:
         for number, (address, role) in enumerate(self.addresses, 1):
             try:
-                target, retry_interceptor = channels.target_of([address]), RetryInterceptor(policy_by_method())
+                target, retry_interceptor = (
+                    channels.target_of([address]),
+                    RetryInterceptor(policy_by_method()),
+                )
                 tls = self.tls.for_role(role)
                 async with channels.open_channel(target, tls, interceptors=[retry_interceptor]) as channel:
                     return await call(NetworkingConfigAdmin(channel))
             except TLSError as error:
                 raise Failure(str(error)) from error
             except (UnreachableError, NotAllowedError):
-                # An update that was done after all is refused by the next auth as a conflict, so asking on is safe.
-                # A gateway shows auths its own certificate, and with that nobody writes.
+                # Trying the next auth is safe: if the update was stored after all, the next auth reports a conflict.
+                # A gateway presents its own certificate to auths, which does not allow writes.
                 if number == len(self.addresses):
                     raise
         raise AssertionError("there is at least one address")
@@ -71,21 +79,23 @@ _PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 _options = combine(
     cluster_option,
     home_option,
-    click.option("--auth", help="host:port[,...] of auths; default: those of the local fleet."),
+    click.option(
+        "--auth", help="Addresses of auths, host:port[,...]. Default: the auths of the local fleet."
+    ),
     click.option("--tls-ca", type=_PATH, envvar="REFLOAT_TLS_CA", help="CA of the auths, PEM."),
-    click.option("--tls-cert", type=_PATH, envvar="REFLOAT_TLS_CERT", help="Our certificate, PEM."),
-    click.option("--tls-key", type=_PATH, envvar="REFLOAT_TLS_KEY", help="Its key, PEM."),
+    click.option("--tls-cert", type=_PATH, envvar="REFLOAT_TLS_CERT", help="Client certificate, PEM."),
+    click.option("--tls-key", type=_PATH, envvar="REFLOAT_TLS_KEY", help="Key of --tls-cert, PEM."),
     click.option(
         "--tls-server-name",
         default="",
         envvar="REFLOAT_TLS_SERVER_NAME",
-        help=f"Name to expect in an auth's certificate; default: {AUTH_NAME}.",
+        help=f"Name to expect in an auth's certificate. Default: {AUTH_NAME}.",
     ),
 )
 
 
 def _auths_options(command: Command) -> Command:
-    """Add how auths are found, below all other options; the command is given `auths`."""
+    """Add the options that select auths, below all other options; the command gets `auths`."""
 
     @functools.wraps(command)
     def run(
@@ -119,7 +129,7 @@ def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient
     record = fleet_record.load(home, cluster)
     if record.console and not tls.enabled:
         tls = console_tls_files_of(record)
-    # The gateway passes by an auth that is sick; when it is gone itself, the auths are asked.
+    # The gateway skips unhealthy auths; if the gateway is down, the auths are tried directly.
     addresses = [(address, "gateway") for address in (record.gateway,) if address]
     addresses += [(address, "auth") for address in record.addresses("auth")]
     return AuthConfigClient(tuple((parse(address), role) for address, role in addresses), tls)
@@ -127,14 +137,15 @@ def _auths_of_fleet(home: Path, cluster: str, tls: TLSFiles) -> AuthConfigClient
 
 @click.group()
 def config() -> None:
-    """Read and change the networking config of a cluster.
+    """Read and change the networking config on the auths.
 
-    KEY is as in YAML, tunnel_strategy.type, or its last part where that is enough: agent_connection_count.
+    No console is needed. KEY is a field as in the YAML (tunnel_strategy.type), or its last part if that is unique
+    (agent_connection_count).
     """
 
 
 @config.command("get")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the config as JSON.")
 @_auths_options
 def get_command(auths: AuthConfigClient, as_json: bool) -> None:
     """Print the networking config."""
@@ -148,17 +159,17 @@ def get_command(auths: AuthConfigClient, as_json: bool) -> None:
 _confirm = click.option(
     "--confirm",
     is_flag=True,
-    help="Change it although it comes from the auths' file, which wins at their start.",
+    help="Change a config that comes from the auths' config file. The file replaces the change when an auth starts.",
 )
 
 
 @config.command("set")
 @_confirm
-@click.option("--json", "as_json", is_flag=True, help="Print the config as it is now, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new config as JSON.")
 @click.argument("values", metavar="KEY=VALUE...", nargs=-1, required=True)
 @_auths_options
 def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool, as_json: bool) -> None:
-    """Change fields; the others stay as they are."""
+    """Change fields; other fields keep their values."""
     pairs = dict(pair(text, "KEY=VALUE") for text in values)
     before = auths.call_first(_get)
     _require_confirmation(before.resource, confirm=confirm)
@@ -168,7 +179,7 @@ def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool,
         after = auths.call_first(_update(before, replace(before.resource, config=new_config)))
     except RevisionConflict as error:
         raise Failure(
-            f"nothing was written: {error}. Run it again to change the config as it is now"
+            f"nothing was changed: {error}. Run the command again to change the current config"
         ) from error
     if as_json:
         show_json(config_yaml.to_document(after.resource))
@@ -180,7 +191,7 @@ def set_command(auths: AuthConfigClient, values: tuple[str, ...], confirm: bool,
 @_confirm
 @_auths_options
 def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
-    """Change the config in $EDITOR; what is wrong is shown, and you may try again."""
+    """Edit the networking config in $EDITOR. An invalid config is shown with its problems and can be edited again."""
     base = auths.call_first(_get)
     _require_confirmation(base.resource, confirm=confirm)
     text = config_editor.INSTRUCTIONS + config_yaml.to_yaml(base.resource)
@@ -189,7 +200,7 @@ def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
         edited_config = config_editor.edit(text, base.resource)
         text = edited_config.text
         if edited_config.resource == base.resource:
-            click.echo("nothing changed, nothing written")
+            click.echo("no changes: the config stays as it is")
             return
         try:
             after = auths.call_first(_update(base, edited_config.resource))
@@ -203,15 +214,23 @@ def edit_command(auths: AuthConfigClient, confirm: bool) -> None:
         return
 
 
-def _rebase_edit(auths: AuthConfigClient, base: StoredConfig, edited_config: config_editor.EditedConfig) -> tuple[StoredConfig, str]:
-    """Somebody else wrote meanwhile: show what, and offer ours on top of theirs."""
+def _rebase_edit(
+    auths: AuthConfigClient, base: StoredConfig, edited_config: config_editor.EditedConfig
+) -> tuple[StoredConfig, str]:
+    """Show what somebody else changed meanwhile, and return the current config with our changes merged into it."""
     stored = auths.call_first(_get)
-    lines = ["somebody else changed the config meanwhile; nothing of yours was written. They changed:"]
+    lines = [
+        "conflict: the config was changed while you edited it, and your changes were not applied. Changed meanwhile:"
+    ]
     changes = _format_changes(base.resource.config, stored.resource.config)
-    lines += [f"  {line}" for line in changes or ["nothing of the spec"]]
-    config, conflicts = rules.rebase(base.resource.config, edited_config.resource.config, stored.resource.config)
-    lines += [f"you both changed {field.key}: yours would win" for field in conflicts]
-    config_editor.ask_to_continue("\n".join(lines), "Edit theirs with your changes in it?", edited_config.text)
+    lines += [f"  {line}" for line in changes or ["no field of the spec"]]
+    config, conflicts = rules.rebase(
+        base.resource.config, edited_config.resource.config, stored.resource.config
+    )
+    lines += [f"{field.key} was changed by both: your value would be used" for field in conflicts]
+    config_editor.ask_to_continue(
+        "\n".join(lines), "Edit the current config with your changes merged?", edited_config.text
+    )
     resource = replace(edited_config.resource, config=config, revision=stored.resource.revision)
     return stored, config_editor.INSTRUCTIONS + config_yaml.to_yaml(resource)
 
@@ -219,15 +238,15 @@ def _rebase_edit(auths: AuthConfigClient, base: StoredConfig, edited_config: con
 def _require_confirmation(resource: NetworkingResource, *, confirm: bool) -> None:
     if resource.origin == Origin.CONFIG_FILE and not confirm:
         raise Failure(
-            "the config comes from the auths' file and comes back when one of them starts: change it there, "
-            "or say --confirm"
+            "the config comes from the auths' config file, which replaces any change when an auth starts: "
+            "change the file, or use --confirm"
         )
 
 
 @config.command("reset")
 @_auths_options
 def reset_command(auths: AuthConfigClient) -> None:
-    """Go back to the defaults."""
+    """Reset the networking config to its defaults."""
     before = auths.call_first(_get)
     click.echo(_format_written(before.resource.config, auths.call_first(_reset).resource))
 
@@ -248,7 +267,7 @@ def _update(before: StoredConfig, resource: NetworkingResource) -> AdminCall:
 
 
 def _format_written(before: NetworkingConfig, after: NetworkingResource) -> str:
-    return "\n".join([*_format_changes(before, after.config), f"written, revision {after.revision}"])
+    return "\n".join([*_format_changes(before, after.config), f"config updated, revision {after.revision}"])
 
 
 def _format_changes(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""`refloat fleet reconnect`: have proxies of the local fleet advise their agents to leave a proxy, or an auth."""
+"""`refloat fleet reconnect`: proxies of the local fleet advise their agents to leave a proxy or an auth."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from fleet.transport.tls import TLSError
 
 
 @click.command()
-@click.option("--reason", default="", help="Shown in the logs of proxies and agents.")
-@click.option("--agent", "agents", multiple=True, help="Id of an agent to move; repeatable. Default: all.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many to advise now, at each proxy.")
-@click.option("--id", "advisory_id", help="Go on with what an earlier call printed: nobody is advised twice.")
+@click.option("--reason", default="", help="Reason, shown in the logs of proxies and agents.")
+@click.option(
+    "--agent", "agents", multiple=True, help="Id of an agent to move (repeatable). Default: all agents."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Maximum number of agents to advise now at each proxy."
+)
+@click.option(
+    "--id", "advisory_id", help="Id that an earlier run printed, to continue it: no agent is advised twice."
+)
 @cluster_option
 @home_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object for each proxy.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per proxy.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def reconnect(
     cluster: str,
@@ -37,17 +43,20 @@ def reconnect(
     advisory_id: str | None,
     as_json: bool,
 ) -> None:
-    """Have agents leave proxies or auths, by NAME: each is elsewhere before it leaves, and no user is cut.
+    """Move agents away from proxies or auths.
 
-    Off a proxy they move their tunnels. Off an auth they move their auth connections: every proxy of the fleet asks its
-    agents, so this works also when the auth does not answer.
+    The agents of a proxy move their tunnel to another proxy. For an auth, every proxy advises its agents to connect to
+    another auth, so this works even if the auth does not respond. An agent opens its new connection before it closes
+    the old one, so user connections are not interrupted.
     """
     advisory_id = advisory_id or secrets.token_hex(8)
     try:
         record = fleet_record.load(home, cluster)
         for name in names:
             if not record.member(name).is_instance:
-                raise Failure(f"{name} is no proxy and no auth")
+                raise Failure(
+                    f"{name} is not a proxy or an auth: `refloat fleet ps` lists the role of each process"
+                )
         advice_by_proxy = [
             (proxy, asyncio.run(_advise_agents(record, proxy, auth, advisory_id, reason, agents, limit or 0)))
             for name in names
@@ -60,11 +69,11 @@ def reconnect(
         return
     for name, advice in advice_by_proxy:
         click.echo(f"{name}: {_format_advice(advice)}")
-    click.echo(f"to go on or to look again: --id {advisory_id}")
+    click.echo(f"to continue or to check the progress, add: --id {advisory_id}")
 
 
 def _advising_proxies_of(record: FleetRecord, name: str) -> list[tuple[str, str | None]]:
-    """Return the proxies that ask agents to leave an instance, each with the id of the auth to leave, if it is one."""
+    """Return the proxies that advise agents to leave an instance, each with the id of the auth to leave, or None."""
     member = record.member(name)
     if member.role == "proxy":
         return [(name, None)]
@@ -90,12 +99,12 @@ async def _advise_agents(
 def _format_advice(advice: ReconnectAdvice) -> str:
     parts = [f"{advice.advised} agents advised"]
     for count, description in (
-        (advice.already, "advised before and still there"),
-        (advice.left, "left for later"),
-        (advice.absent, "not there"),
-        (advice.staying, "with nowhere to go"),
-        (advice.moved, "connected to another auth"),
-        (advice.elsewhere, "not on that auth"),
+        (advice.already, "advised before and not moved yet"),
+        (advice.left, "left for a later run"),
+        (advice.absent, "not connected to this proxy"),
+        (advice.staying, "without another destination"),
+        (advice.moved, "moved to another auth"),
+        (advice.elsewhere, "on other auths"),
     ):
         if count:
             parts.append(f"{count} {description}")

@@ -1,4 +1,7 @@
-"""`refloat fleet simulate`: an invented fleet of any size on real ports, and faults for it. docs/simulate.md."""
+"""`refloat fleet simulate`: a simulated fleet of any size on real ports, and faults for it.
+
+docs/reference/simulated-fleet.md.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,20 @@ from fleet.cli.home import home_option
 from fleet.nodes.shared.flags import DURATION, TTL
 from fleet.nodes.shared.numbers import Number
 from fleet.nodes.simulation import program as simulation
-from fleet.nodes.simulation.fault_script import SimulatedFault, SimulatedFaultError, ScriptStep, parse_fault, parse_script
+from fleet.nodes.simulation.fault_script import (
+    ScriptStep,
+    SimulatedFault,
+    SimulatedFaultError,
+    parse_fault,
+    parse_script,
+)
 from fleet.nodes.simulation.fleet import SimulationShape
 from fleet.nodes.simulation.home_proxies import HOMES, HomesError, assign_homes
 
 
 @contextlib.contextmanager
 def _clear_errors() -> Iterator[None]:
-    """What the operator can mend is one line and exit code 2."""
+    """Turn an error that the user can fix into one line and exit code 2."""
     try:
         yield
     except (SimulatedFaultError, HomesError, simulation.SimulationError, OSError) as error:
@@ -40,39 +49,59 @@ _SHARE_TYPE = Number(0.0, 1.0)
 
 @click.group(invoke_without_command=True)
 @home_option
-@click.option("--agents", type=_count(1_000_000), default=1000, show_default=True)
-@click.option("--proxies", type=_count(1000), default=10, show_default=True)
-@click.option("--auths", type=_count(50), default=2, show_default=True)
-@click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels of each agent.")
-@click.option("--agent-ttl", type=TTL(), default="10m", show_default=True, help="Of agents' resources.")
-@click.option("--instance-ttl", type=TTL(), default="10m", show_default=True, help="Of instances' resources.")
+@click.option("--agents", type=_count(1_000_000), default=1000, show_default=True, help="Number of agents.")
+@click.option("--proxies", type=_count(1000), default=10, show_default=True, help="Number of proxies.")
+@click.option("--auths", type=_count(50), default=2, show_default=True, help="Number of auths.")
+@click.option("--connections", type=_count(20), default=2, show_default=True, help="Tunnels per agent.")
 @click.option(
-    "--churn", type=_SHARE_TYPE, default=0.0, show_default=True, help="Share of agents reconnecting each second."
+    "--agent-ttl", type=TTL(), default="10m", show_default=True, help="TTL of the resources of agents."
 )
 @click.option(
-    "--reconnect-after", type=DURATION, help="Agents of a dead proxy go to another one after about this."
+    "--instance-ttl",
+    type=TTL(),
+    default="10m",
+    show_default=True,
+    help="TTL of the resources of auths and proxies.",
 )
 @click.option(
-    "--reconnecting", type=_SHARE_TYPE, default=0.8, show_default=True, help="Share of agents in that mode."
+    "--churn",
+    type=_SHARE_TYPE,
+    default=0.0,
+    show_default=True,
+    help="Share of agents that reconnect each second.",
+)
+@click.option(
+    "--reconnect-after",
+    type=DURATION,
+    help="Time after which the agents of a dead proxy reconnect to another proxy.",
+)
+@click.option(
+    "--reconnecting",
+    type=_SHARE_TYPE,
+    default=0.8,
+    show_default=True,
+    help="Share of agents with the policy `reconnect`.",
 )
 @click.option(
     "--homes",
     type=HOMES,
     default=(),
-    help="Agents whose home is on a proxy, as proxy-14=207; the others share the rest evenly.",
+    help="Number of agents with this home proxy, such as proxy-14=207. Other proxies share the rest evenly.",
 )
-@click.option("--seed", type=int, help="The same seed invents the same fleet.")
+@click.option("--seed", type=int, help="Seed of the simulation: the same seed gives the same fleet.")
 @click.option(
     "--processes",
     type=_count(16),
     default=3,
     show_default=True,
-    help="One for auths, others for proxies.",
+    help="Number of processes: one for the auths, the others for the proxies.",
 )
 @click.option(
-    "--script", type=click.File("r"), help="Lines `t=SECONDS ACTION TARGET [COUNT]`, - for standard input."
+    "--script",
+    type=click.File("r"),
+    help="File of faults, with lines `t=SECONDS ACTION TARGET [COUNT]`; - for standard input.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when the simulation is ready.")
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -85,38 +114,50 @@ def simulate(
     as_json: bool,
     **shape: Any,
 ) -> None:
-    """Serve the polled APIs of an invented fleet until Ctrl-C."""
+    """Run a simulated fleet until Ctrl-C.
+
+    It serves the APIs of auths and proxies that a console polls.
+    """
     if context.invoked_subcommand is not None:
         return
     with _clear_errors():
         running_simulation = simulation.find_running(home)
         if running_simulation is not None:
             raise simulation.SimulationError(
-                f"one runs already (pid {running_simulation.pid}) on {home}: end it first, or set REFLOAT_HOME to another folder"
+                f"a simulation already runs on {home} (pid {running_simulation.pid}): stop it first, or "
+                "use another --home"
             )
         steps = parse_script(script.read()) if script is not None else ()
         new_simulation = simulation.Simulation(SimulationShape(**shape), seed=seed, processes=processes)
         next(
-            assign_homes(new_simulation.shape.agents, new_simulation.shape.proxies, new_simulation.shape.homes)
-        )  # wrong homes: before anything starts
+            assign_homes(
+                new_simulation.shape.agents, new_simulation.shape.proxies, new_simulation.shape.homes
+            )
+        )  # raises HomesError before anything starts
         _run(new_simulation, steps, home, as_json=as_json)
 
 
-def _run(new_simulation: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool) -> None:
+def _run(
+    new_simulation: simulation.Simulation, steps: tuple[ScriptStep, ...], home: Path, *, as_json: bool
+) -> None:
     record_files: list[Path] = []
 
     def on_ready(started_simulation: simulation.Simulation) -> None:
         record_files.append(simulation.write_record(home, started_simulation))
         auths = ",".join(started_simulation.auths)
         if as_json:
-            click.echo(json.dumps({"event": "ready", "auths": started_simulation.auths, "pids": started_simulation.pids}))
+            click.echo(
+                json.dumps(
+                    {"event": "ready", "auths": started_simulation.auths, "pids": started_simulation.pids}
+                )
+            )
         else:
             shape = started_simulation.shape
             click.echo(
-                f"{shape.agents} agents on {shape.proxies} proxies and {shape.auths} auths are served."
+                f"Simulating {shape.agents:,} agents, {shape.proxies} proxies and {shape.auths} auths. Ctrl-C stops it."
             )
-            click.echo(f"Let a console poll them:  REFLOAT_AUTHS={auths}")
-            click.echo("Break something:          refloat fleet simulate fault freeze proxy-1")
+            click.echo(f"Settings for a console:  REFLOAT_AUTHS={auths}")
+            click.echo("Inject a fault:          refloat fleet simulate fault freeze proxy-1")
 
     try:
         asyncio.run(simulation.run(new_simulation, steps, on_ready, lambda line: click.echo(line, err=True)))
@@ -127,24 +168,27 @@ def _run(new_simulation: simulation.Simulation, steps: tuple[ScriptStep, ...], h
 
 @simulate.command("fault")
 @home_option
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", metavar="ACTION TARGET [COUNT]", nargs=-1, required=True)
 def fault(home: Path, words: tuple[str, ...]) -> None:
-    """Do something to the running simulation: ACTION TARGET [COUNT].
+    """Inject a fault: ACTION TARGET [COUNT].
 
-    Actions: freeze, thaw, kill, unhealthy, expire, cut-backend, strand, offline, deaf, heal. TARGET is a name, a
-    pattern like 'proxy-1*', or all; strand, offline and deaf take a number of agents.
+    Actions: freeze, resume, kill, unhealthy, expire, block-backend, strand, offline, deaf, heal. TARGET is the name of
+    an instance, a pattern such as 'proxy-1*', or all. strand, offline and deaf take COUNT, a number of agents.
     """
     with _clear_errors():
         requested_fault: SimulatedFault = parse_fault(" ".join(words))
         running_simulation = _find_running(home)
-        click.echo(f"{requested_fault.action}: {', '.join(asyncio.run(simulation.inject_fault(running_simulation, requested_fault)))}")
+        click.echo(
+            f"{requested_fault.action}: "
+            f"{', '.join(asyncio.run(simulation.inject_fault(running_simulation, requested_fault)))}"
+        )
 
 
 @simulate.command("advice")
 @home_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def advice(home: Path, as_json: bool) -> None:
-    """Say how many agents of the running simulation were advised to reconnect, by the advice's id."""
+    """Show how many agents were advised to reconnect, by id."""
     with _clear_errors():
         summary = asyncio.run(simulation.read_advice(_find_running(home)))
     if as_json:
@@ -153,15 +197,16 @@ def advice(home: Path, as_json: bool) -> None:
     for name, agents in summary.agents.items():
         click.echo(f"{name}: {agents} agents advised")
     click.echo(
-        f"at most {summary.most} times under one id; none had fewer than {summary.fewest} tunnels afterwards"
+        f"each agent was advised at most {summary.most} times per id; every agent kept at least "
+        f"{summary.fewest} tunnels"
     )
 
 
 def _find_running(home: Path) -> simulation.RunningSimulation:
-    """The simulation that runs on `home`. Raises SimulationError."""
+    """Return the simulation that runs on `home`. Raises SimulationError."""
     running_simulation = simulation.find_running(home)
     if running_simulation is None:
         raise simulation.SimulationError(
-            f"none runs on {home}: start one with `refloat fleet simulate`, or set REFLOAT_HOME to its folder"
+            f"no simulation runs on {home}: start one with `refloat fleet simulate`, or use --home of the running one"
         )
     return running_simulation

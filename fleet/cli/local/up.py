@@ -1,4 +1,4 @@
-"""`refloat fleet up`: a whole fleet of real processes until Ctrl-C."""
+"""`refloat fleet up`: run a local fleet of real processes until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fleet.protocol.networking.config import NetworkingConfig
 
 
 class _DurationText(click.ParamType[str]):
-    """A Go duration as text: the nodes read it, we only say early that it is wrong."""
+    """A Go duration that is validated here and passed on as text to the nodes."""
 
     name = "duration"
 
@@ -46,18 +46,16 @@ def _networking_field(text: str) -> tuple[str, str]:
 
 
 class _ProgressPrinter:
-    """Tells the person, or the program, that started the fleet how it does."""
+    """Prints the progress of the fleet, as text or as JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
     def on_progress(self, ready: int, total: int) -> None:
         if sys.stderr.isatty():
-            click.echo(
-                f"\r\033[Kstarting: {ready} of {total} processes are ready", err=True, nl=ready == total
-            )
+            click.echo(f"\r\033[Kstarting: {ready} of {total} processes ready", err=True, nl=ready == total)
         elif ready == total:
-            click.echo(f"all {total} processes are ready", err=True)
+            click.echo(f"all {total} processes ready", err=True)
 
     def on_up(self, record: FleetRecord, path: Path, seconds: float) -> None:
         if self._as_json:
@@ -94,45 +92,63 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
     settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
     lines = [
-        f"Fleet {record.cluster} is up: {shape} in {seconds:.1f} s. Ctrl-C ends it.",
-        "Let a console poll it:  " + " ".join(f"{name}={setting}" for name, setting in settings.items()),
-        "See its processes:      refloat fleet ps",
+        f"Fleet {record.cluster} is up: {shape}, started in {seconds:.1f} s. Ctrl-C stops it.",
+        "Settings for a console:  " + " ".join(f"{name}={setting}" for name, setting in settings.items()),
+        "List its processes:      refloat fleet ps",
     ]
     if record.control:
-        lines.append("Break something:        refloat fleet freeze proxy-1")
+        lines.append("Inject a fault:          refloat fleet freeze proxy-1")
     return "\n".join(lines)
 
 
 @click.command()
-@click.option("--auths", type=click.IntRange(*SIZES["auths"]), default=3, show_default=True)
-@click.option("--proxies", type=click.IntRange(*SIZES["proxies"]), default=4, show_default=True)
-@click.option("--agents", type=click.IntRange(*SIZES["agents"]), default=200, show_default=True)
 @click.option(
-    "--connections", type=click.IntRange(min=1), help="Tunnels each agent wants (proxy peering); default 1."
+    "--auths", type=click.IntRange(*SIZES["auths"]), default=3, show_default=True, help="Number of auths."
 )
-@click.option("--mesh", is_flag=True, help="One tunnel of each agent to every proxy (agent mesh).")
 @click.option(
-    "--announce-ttl", type=_DurationText(TTL()), default="10s", show_default=True, help="Of instances' resources."
+    "--proxies",
+    type=click.IntRange(*SIZES["proxies"]),
+    default=4,
+    show_default=True,
+    help="Number of proxies.",
+)
+@click.option(
+    "--agents",
+    type=click.IntRange(*SIZES["agents"]),
+    default=200,
+    show_default=True,
+    help="Number of agents.",
+)
+@click.option(
+    "--connections", type=click.IntRange(min=1), help="Desired tunnels per agent (proxy peering). Default: 1."
+)
+@click.option("--mesh", is_flag=True, help="Every agent connects to every proxy (agent mesh).")
+@click.option(
+    "--announce-ttl",
+    type=_DurationText(TTL()),
+    default="10s",
+    show_default=True,
+    help="TTL of the resources of auths and proxies.",
 )
 @click.option(
     "--agent-announce-ttl",
     type=_DurationText(TTL()),
     default="20s",
     show_default=True,
-    help="Of agents' resources.",
+    help="TTL of the resources of agents.",
 )
 @click.option(
     "--keep-alive-interval",
     type=_DurationText(POSITIVE),
     default=None,
-    help="Between pings on a tunnel; default: the nodes' own.",
+    help="Time between two pings on a tunnel. Default: the default of agents and proxies.",
 )
 @click.option(
     "--networking",
     metavar="KEY=VALUE",
     multiple=True,
     type=ParsedOption("key=value", _networking_field),
-    help="A field of the networking config to begin with, as `refloat fleet config set` takes it; repeatable.",
+    help="Field of the initial networking config, as for `refloat fleet config set` (repeatable).",
 )
 @service_option
 @click.option(
@@ -140,45 +156,49 @@ def _format_summary(record: FleetRecord, seconds: float) -> str:
     type=click.Choice(["direct", "proxy"]),
     default="direct",
     show_default=True,
-    help="How agents reach auths: through the auths' balancer, or tunnelled through proxies.",
+    help="How agents reach auths: through the balancer of the auths, or through proxies.",
 )
 @click.option(
     "--heartbeat-to",
     type=click.Choice(["auth", "backend"]),
     default="auth",
     show_default=True,
-    help="Who writes the resources of proxies: auths, over HTTP, or the proxies themselves, to the backend.",
+    help="Where proxies send heartbeats: to auths over HTTP, or directly to the backend.",
 )
 @click.option(
     "--tunnel-v01",
     is_flag=True,
-    help="Proxies have a listener for tunnels of version 0.1 as well, for clients of your own.",
+    help="Proxies also listen for tunnels of version 0.1, for your own clients.",
 )
-@click.option("--no-faults", is_flag=True, help="Leave the forwarder out: no cut-backend, no blackhole.")
-@click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of the fleet's own.")
+@click.option(
+    "--no-faults",
+    is_flag=True,
+    help="Run without the forwarder: block-backend and blackhole are not available.",
+)
+@click.option("--tls", is_flag=True, help="Mutual TLS on every gRPC port, with a CA of this fleet.")
 @click.option(
     "--agents-per-process",
     type=click.IntRange(1, 2000),
     default=500,
     show_default=True,
-    help="How agents are grouped.",
+    help="Maximum number of agents per process.",
 )
 @click.option(
     "--regions",
     type=click.IntRange(*SIZES["regions"]),
     default=1,
     show_default=True,
-    help="Spread auths and proxies over so many, in turn: region-1, region-2, ...",
+    help="Number of regions over which auths and proxies are spread in turn: region-1, region-2, ...",
 )
 @click.option(
     "--gateway-listen",
     default="127.0.0.1:0",
     show_default=True,
-    help="Where the gateway of unary calls to auths listens.",
+    help="Listen address of the gateway, which routes unary calls to auths.",
 )
 @cluster_option
 @home_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when all are ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when all processes are ready.")
 def up(
     home: Path,
     connections: int | None,
@@ -191,9 +211,9 @@ def up(
     services: Services,
     **shape: Any,
 ) -> None:
-    """Run a fleet of real auths, proxies and agents until Ctrl-C.
+    """Run a fleet of real auths, proxies and agents.
 
-    The environment reaches every process: set TELEPORT_UNSTABLE_* variables to give the fleet a policy.
+    Ctrl-C stops the fleet. Every process inherits the environment: set TELEPORT_UNSTABLE_* variables to set policies.
     """
     if mesh and connections is not None:
         raise click.UsageError("--mesh and --connections exclude each other")

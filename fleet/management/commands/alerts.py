@@ -1,4 +1,4 @@
-"""`manage.py alerts`: the process that looks for incidents and sends messages, by its own clock."""
+"""`manage.py alerts`: the process that evaluates alert rules and sends notifications, on its own timer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
-    """Look for incidents in every cluster, and send what the outbox holds."""
+    """Evaluate the alert rules of every cluster, and send the notifications of the outbox."""
 
-    requires_system_checks = ()  # `prepare` and the console ran them; running them again imports every page
-    help = "Look for incidents and send messages, until SIGTERM. It needs the database, and works while Redis is away."
+    requires_system_checks = ()  # `prepare` and `console` run the checks; running them again imports every page
+    help = "Evaluate alert rules and send notifications until SIGTERM. Works without Redis, not without the database."
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ def _policy_book() -> PolicyReportStore:
 
 
 def _find_drifted(cluster: str, views: Iterable[InstanceView]) -> list[str]:
-    """Names of instances that would not run, or do not run yet, with what is wanted of them."""
+    """Return the names of instances whose policies differ from the desired values, now or after a restart."""
     desired_policies = desired.desired_values_of(cluster)
     if not desired_policies:
         return []
@@ -73,14 +73,18 @@ def _find_drifted(cluster: str, views: Iterable[InstanceView]) -> list[str]:
         reported_policies = _policy_book().read(cluster)
     except StateUnavailableError:
         return []
-    return [line.name for line in matrix.create_matrix(views, reported_policies, desired_policies) if line.has_drift]
+    return [
+        line.name
+        for line in matrix.create_matrix(views, reported_policies, desired_policies)
+        if line.has_drift
+    ]
 
 
 def _publish_update(runner: asyncio.Runner, update: LiveUpdate) -> None:
-    """Tell browsers; that they cannot be told keeps no message from being sent."""
+    """Notify open pages. A failure is logged and does not stop notifications."""
     event = IncidentsChanged(update.cluster, update.open_counts, update.text, update.severity, update.number)
     try:
         with map_redis_errors():
             runner.run(publish(get_channel_layer(), update.cluster, [event]))
     except StateUnavailableError as error:
-        logger.debug("pages are not told: %s", error)
+        logger.debug("cannot update open pages: %s", error)

@@ -1,4 +1,4 @@
-"""`manage.py cluster`: what changes of a cluster ask for, from a shell."""
+"""`manage.py cluster`: the confirmation that changes of a cluster require."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 _YES_NO = {"yes": True, "no": False}
+_LABELS = {"production": "production", "second_approver": "review required"}
 
 
 class Command(BaseCommand):
-    """Clusters, without the console."""
+    """Manage clusters without the console."""
 
-    help = "List clusters, and say what changing one asks for."
+    help = "List clusters, and set the confirmation that their changes require."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="doing", required=True, metavar="list|set")
-        subparsers.add_parser("list", help="list clusters with what changing them asks for")
-        setting = subparsers.add_parser("set", help="say what changing a cluster asks for")
-        setting.add_argument("cluster", help="its id")
+        subparsers.add_parser("list", help="list clusters with their settings")
+        setting = subparsers.add_parser("set", help="change the settings of a cluster")
+        setting.add_argument("cluster", help="id of the cluster")
         setting.add_argument(
-            "--production", choices=_YES_NO, help="its name must be typed, however few are touched"
+            "--production", choices=_YES_NO, help="require the cluster name to confirm any change"
         )
         setting.add_argument(
-            "--second-approver", choices=_YES_NO, help="changes wait until a second person agreed"
+            "--require-review",
+            dest="second_approver",
+            choices=_YES_NO,
+            help="require approval of changes by a second person",
         )
 
     @override
@@ -44,14 +48,19 @@ class Command(BaseCommand):
     def _set(self, options: dict[str, Any]) -> None:
         cluster = Cluster.objects.filter(pk=options["cluster"]).first()
         if cluster is None:
-            raise CommandError(f"There is no cluster {options['cluster']}.", returncode=2)
+            raise CommandError(
+                f"Cluster {options['cluster']} was not found. `cluster list` shows all clusters.",
+                returncode=2,
+            )
         before = _requirements_of(cluster)
         changes = {name: _YES_NO[options[name]] for name in before if options[name] is not None}
         for name, enabled in changes.items():
             setattr(cluster, name, enabled)
         cluster.save(update_fields=[*changes] or None)
         audit_fields = {"before": before, "after": _requirements_of(cluster)}
-        attempt = shell_actor_of("cluster").create_attempt(AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **audit_fields)
+        attempt = shell_actor_of("cluster").create_attempt(
+            AuditAction.CLUSTER_SET, cluster.pk, cluster.name, **audit_fields
+        )
         record(attempt, AuditOutcome.DONE, timezone.now())
         self.stdout.write(f"{cluster.pk}  {_format_requirements(cluster)}")
 
@@ -61,4 +70,7 @@ def _requirements_of(cluster: Cluster) -> dict[str, bool]:
 
 
 def _format_requirements(cluster: Cluster) -> str:
-    return "  ".join(f"{name}: {'yes' if enabled else 'no'}" for name, enabled in _requirements_of(cluster).items())
+    return "  ".join(
+        f"{_LABELS[name]}: {'yes' if enabled else 'no'}"
+        for name, enabled in _requirements_of(cluster).items()
+    )

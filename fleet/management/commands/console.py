@@ -1,4 +1,4 @@
-"""`manage.py console`: everything of the console under one command."""
+"""`manage.py console`: all programs of the console under one command."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from fleet.management.console_processes import ConsoleRun, exit_on_error, make_t
 
 
 class Command(BaseCommand):
-    """Run the console: Redis unless REDIS_URL is set, migrations, web server, workers and beat."""
+    """Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."""
 
-    help = (
-        "Run the console: embedded Valkey unless REDIS_URL is set, migrations, web server, workers and beat."
-    )
-    requires_system_checks = ()  # run by ConsoleRun, so that what is wrong fits one line
+    help = "Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."
+    requires_system_checks = ()  # ConsoleRun runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override
@@ -33,12 +31,12 @@ class Command(BaseCommand):
         write_line = make_timestamped_writer(sys.stdout)
         with exit_on_error(), console_run_of(options, write_line) as run:
             startup_checks.prepare_database()
-            connection.close()  # we live long and do not ask again
+            connection.close()  # this process runs long and does not use the database again
             run.start({})
             run.await_web()
-            write_line(f"serving {run.url} (Ctrl-C ends everything; logs: {run.supervisor.logs})")
+            write_line(f"serving {run.url} (Ctrl-C stops everything; logs: {run.supervisor.logs})")
             run.watch()
-            write_line("ending")
+            write_line("stopping")
 
 
 def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -> ConsoleRun:
@@ -53,6 +51,6 @@ def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -
 
 
 def add_console_arguments(parser: CommandParser) -> None:
-    """What console and demo have in common."""
+    """Add the arguments that console and demo share."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")

@@ -1,4 +1,4 @@
-"""`manage.py demo`: the console, a fleet of its own to watch, and somebody who may sign in."""
+"""`manage.py demo`: the console, a local test fleet, and a user who can sign in."""
 
 from __future__ import annotations
 
@@ -30,49 +30,60 @@ from fleet.nodes.local.record import FleetError
 from fleet.processes import children, valkey
 from fleet.processes.supervisor import Child, is_json_ready
 
-#: How long the fleet may take to come up, seconds; a few where measured.
+#: Seconds until the fleet must be ready; measured: a few.
 _FLEET_TIMEOUT = 90.0
-#: Rounds of the demo, seconds: what happens is on the page within two of them and a deadline.
+#: Poll interval and deadline of the demo, seconds: pages show an event within two intervals and a deadline.
 _ROUND_SETTINGS = {"REFLOAT_ROUND_INTERVAL": "0.6", "REFLOAT_ROUND_DEADLINE": "0.4"}
-#: Agents let go what they need no more soon enough to be watched; the RFD's half an hour is for real fleets.
-_CLOSING_SETTINGS = ("graceful_tunnel_closing=true", "tunnel_closing_wait_min=30s", "tunnel_closing_wait_max=1m")
+#: Short waits before agents close excess tunnels, so that people can watch it. The RFD's default is 30 min.
+_CLOSING_SETTINGS = (
+    "graceful_tunnel_closing=true",
+    "tunnel_closing_wait_min=30s",
+    "tunnel_closing_wait_max=1m",
+)
 
 
 class Command(BaseCommand):
-    """Run the console with a fleet of its own to watch."""
+    """Run the console with a local test fleet."""
 
-    help = "Run the console and a fleet of real auths, proxies and agents to watch, on this machine."
-    requires_system_checks = ()  # run by ConsoleRun, so that what is wrong fits one line
+    help = "Run the console and a local test fleet of real auths, proxies and agents on this machine."
+    requires_system_checks = ()  # ConsoleRun runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         add_console_arguments(parser)
-        # Read as the fleet's own program reads them, but before anything is started.
+        # The same limits as `refloat fleet up` has, checked before anything starts.
         for name, default_count in (("auths", 3), ("proxies", 4), ("agents", 200)):
-            parser.add_argument(f"--{name}", type=make_integer_parser(*SIZES[name]), default=default_count)
+            parser.add_argument(
+                f"--{name}",
+                type=make_integer_parser(*SIZES[name]),
+                default=default_count,
+                help=f"number of {name} (default: {default_count})",
+            )
         tunnels = parser.add_mutually_exclusive_group()
-        tunnels.add_argument("--connections", type=make_integer_parser(1), help="tunnels each agent wants (default: 1)")
         tunnels.add_argument(
-            "--mesh", action="store_true", help="a tunnel of each agent to every proxy instead"
+            "--connections", type=make_integer_parser(1), help="desired tunnels per agent (default: 1)"
+        )
+        tunnels.add_argument(
+            "--mesh", action="store_true", help="every agent connects to every proxy instead"
         )
         for flag, ttl, owner in (("", "10s", "instances"), ("agent-", "20s", "agents")):
-            help_text = f"of {owner}' resources (default: {ttl})"
+            help_text = f"TTL of the resources of {owner} (default: {ttl})"
             parser.add_argument(f"--{flag}announce-ttl", type=announce_ttl, default=ttl, help=help_text)
         parser.add_argument(
             "--regions",
             type=make_integer_parser(*SIZES["regions"]),
-            help="spread auths and proxies over so many (default: 1)",
+            help="number of regions over which auths and proxies are spread (default: 1)",
         )
         parser.add_argument(
             "--tls",
             action="store_true",
-            help="mutual TLS between all, with a CA made on the spot",
+            help="mutual TLS between all processes, with a CA of the demo",
         )
         parser.add_argument(
             "--faults",
             action=BooleanOptionalAction,
-            help="play a script of incidents; --no-faults leaves out even what they pass through",
+            help="run a script of incidents; --no-faults runs the fleet without the forwarder that injects faults",
         )
 
     @override
@@ -81,14 +92,14 @@ class Command(BaseCommand):
         for name, seconds in _ROUND_SETTINGS.items():
             os.environ.setdefault(name, seconds)
         with exit_on_error(), console_run_of(options, write_line) as run:
-            write_line("starting: a fleet, the database, the console")
-            # Before both who use them: polls begin while the fleet still starts.
+            write_line("starting the fleet, the database and the console")
+            # Keys first: fleet and console use them, and polls begin while the fleet still starts.
             keys = _sort_keys_of(run) if options["tls"] else {}
             gateway = f"127.0.0.1:{valkey.free_port()}"
             fleet = _start_fleet(run, options, gateway)
             startup_checks.prepare_database()
             run.start({**keys, "REFLOAT_GATEWAY": gateway})
-            # While those load: a password costs half a second to check.
+            # While the programs load: checking the password takes half a second.
             account = demo_account.ensure_account(run.home, run.url, datetime.now(UTC))
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
             _watch_fleet(fleet)
@@ -98,13 +109,13 @@ class Command(BaseCommand):
             player = _create_player(run, options)
 
             def tick() -> None:
-                # A fleet that was started again has other addresses.
+                # A restarted fleet has other addresses.
                 if not fleet.ready_message and is_json_ready(fleet):
                     _watch_fleet(fleet)
                 player.tick(time.monotonic())
 
             run.watch(tick)
-            write_line("ending")
+            write_line("stopping")
 
 
 def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Child:
@@ -120,7 +131,7 @@ def _start_fleet(run: ConsoleRun, options: dict[str, Any], gateway: str) -> Chil
         argv += ["--networking", pair]
     if options["faults"] is False:
         argv += ["--no-faults"]
-    # It ends its own processes in order when we die, so it is asked and not killed.
+    # SIGTERM, not SIGKILL: the fleet stops its own processes in order when this process dies.
     return run.supervisor.start(
         "fleet", argv, stage=STAGE_FLEET, ready=is_json_ready, on_parent_death=signal.SIGTERM
     )
@@ -134,11 +145,11 @@ def _sort_keys_of(run: ConsoleRun) -> dict[str, str]:
 
 
 def _watch_fleet(fleet: Child) -> None:
-    """Tell the console where the fleet's auths are."""
+    """Store the addresses of the fleet's auths in the cluster `default`."""
     try:
         ensure_default_cluster(fleet.ready_message["auths"])
     finally:
-        connection.close()  # we live long and ask seldom
+        connection.close()  # this process runs long and uses the database rarely
 
 
 def _build_fleet_argv(command: str, home: Path) -> list[str]:
@@ -155,11 +166,11 @@ def _create_player(run: ConsoleRun, options: dict[str, Any]) -> IncidentPlayer:
 
 
 def _format_connect_hint(connect: Sequence[str], options: dict[str, Any]) -> list[str]:
-    """How to reach what agents expose. With TLS curl would need three files more: docs/connect.md."""
+    """How to reach what agents expose. With TLS curl would need three files more: docs/reference/connect.md."""
     if not connect or options["tls"]:
         return []
     return [
-        "  Reach what an agent exposes, through its tunnel:",
+        "  Connect to a service of an agent, through its tunnel:",
         f"    curl --proxytunnel -x http://{connect[0]} http://metrics.agent-1/metrics",
     ]
 
@@ -167,16 +178,16 @@ def _format_connect_hint(connect: Sequence[str], options: dict[str, Any]) -> lis
 def _format_welcome(account: DemoAccount, options: dict[str, Any], connect: Sequence[str]) -> str:
     lines = [
         "",
-        f"  page      {account.url}",
+        f"  URL       {account.url}",
         f"  user      {account.username}",
         f"  password  {account.password}",
         "",
         f"  {options['auths']} auths, {options['proxies']} proxies, {options['agents']} agents.",
-        "  Strand some, from another terminal:",
+        "  Strand agents of proxy-1, and recover them, from another terminal:",
         "    .venv/bin/refloat fleet freeze proxy-1",
-        "    .venv/bin/refloat fleet thaw proxy-1",
+        "    .venv/bin/refloat fleet resume proxy-1",
         *_format_connect_hint(connect, options),
     ]
     if options["faults"]:
-        lines.append("  Incidents play by themselves; the first comes in 20 seconds.")
-    return "\n".join([*lines, "  Ctrl-C ends everything.", ""])
+        lines.append("  Scripted incidents run automatically; the first one starts in 20 s.")
+    return "\n".join([*lines, "  Ctrl-C stops everything.", ""])

@@ -1,4 +1,4 @@
-"""`manage.py prepare`: what a release needs once, before its services start; the console does it by itself."""
+"""`manage.py prepare`: the steps before the services of a new release start. `manage.py console` runs them itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fleet.management.console_processes import exit_on_error
 
 
 class Command(BaseCommand):
-    """Check the settings, migrate the database, make the default cluster, collect static files."""
+    """Check the settings, migrate the database, create the default cluster, collect static files."""
 
-    help = "Check the settings, migrate the database, make the default cluster, collect static files."
-    requires_system_checks = ()  # run here, so that what is wrong fits one line
+    help = "Check the settings, migrate the database, create the default cluster, and collect static files."
+    requires_system_checks = ()  # `handle` runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override

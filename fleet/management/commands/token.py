@@ -1,4 +1,4 @@
-"""`manage.py token`: make, list and revoke API tokens from a shell."""
+"""`manage.py token`: create, list and revoke API tokens."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ from fleet.models.tokens import ApiToken
 
 
 class Command(BaseCommand):
-    """Tokens, without the console."""
+    """Manage API tokens without the console."""
 
-    help = "Make, list and revoke API tokens."
+    help = "Create, list and revoke API tokens."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="doing", required=True, metavar="create|list|revoke")
-        create = subparsers.add_parser("create", help="make a token and print it, once")
-        create.add_argument("username", help="whose it is; it can never do more than they can")
-        create.add_argument("--name", required=True, help="what uses it")
+        create = subparsers.add_parser("create", help="create a token and print it, once")
+        create.add_argument(
+            "username", help="owner of the token; the token never has more permissions than its owner"
+        )
+        create.add_argument(
+            "--name", required=True, help="name of the token, such as the program that uses it"
+        )
         create.add_argument(
             "--scope",
             action="append",
             choices=[permission.value for permission in Permission],
-            help="what it may; repeat for more (default: view_fleet)",
+            help="permission of the token, repeatable (default: view_fleet)",
         )
-        create.add_argument("--days", type=int, default=90, help="until it expires; 0: never (default: 90)")
-        listing = subparsers.add_parser("list", help="list tokens, never their secrets")
-        listing.add_argument("--user", help="only this user's")
-        listing.add_argument("--json", action="store_true", help="one JSON array")
-        revoke = subparsers.add_parser("revoke", help="end a token at once")
-        revoke.add_argument("prefix", help="what it begins with after rfl_, as `list` shows it")
+        create.add_argument(
+            "--days", type=int, default=90, help="days until the token expires; 0: never (default: 90)"
+        )
+        listing = subparsers.add_parser("list", help="list tokens, without their secrets")
+        listing.add_argument("--user", help="only tokens of this user")
+        listing.add_argument("--json", action="store_true", help="print a JSON array")
+        revoke = subparsers.add_parser("revoke", help="revoke a token immediately")
+        revoke.add_argument("prefix", help="prefix of the token after rfl_, as `list` shows it")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,14 +54,20 @@ class Command(BaseCommand):
     def _create(self, options: dict[str, Any]) -> None:
         user = User.objects.filter(username=options["username"]).first()
         if user is None:
-            raise CommandError(f"There is no user {options['username']}.", returncode=2)
+            raise CommandError(
+                f"User {options['username']} was not found. `user list` shows all users.", returncode=2
+            )
         if options["days"] < 0:
-            raise CommandError("--days is negative: use a number of days, or 0 for never.", returncode=2)
+            raise CommandError(
+                "--days is negative: use a number of days, or 0 for a token that never expires.", returncode=2
+            )
         scopes = [Permission(scope) for scope in options["scope"] or [Permission.VIEW_FLEET.value]]
         missing_scopes = [scope.value for scope in scopes if not has_permission(user, scope)]
         if missing_scopes:
             raise CommandError(
-                f"{user} has not the permission {', '.join(missing_scopes)}: give a role first.", returncode=2
+                f"User {user} does not have the permission {', '.join(missing_scopes)}. Assign a role "
+                "with `user role` first.",
+                returncode=2,
             )
         lifetime = timedelta(days=options["days"]) if options["days"] else None
         actor, now = shell_actor_of("token"), timezone.now()
@@ -83,7 +95,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(rows, indent=1))
             return
         for row in rows:
-            state = "valid" if row["valid"] else "ended"
+            state = "valid" if row["valid"] else "not valid"
             scopes = ",".join(row["scopes"])
             self.stdout.write(f"{row['prefix']}  {state}  {row['user']}  {scopes}  {row['name']}")
 
@@ -91,7 +103,7 @@ class Command(BaseCommand):
         token = ApiToken.objects.filter(prefix=options["prefix"]).first()
         if token is None:
             raise CommandError(
-                f"There is no token {options['prefix']}; `token list` shows them.", returncode=2
+                f"Token {options['prefix']} was not found. `token list` shows all tokens.", returncode=2
             )
         tokens.revoke_token(token, shell_actor_of("token"), timezone.now())
         self.stdout.write(f"{token} is revoked")

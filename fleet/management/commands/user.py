@@ -1,4 +1,4 @@
-"""`manage.py user`: let people in, give them a role, and keep them out, from a shell."""
+"""`manage.py user`: create users, assign roles, disable and enable users."""
 
 from __future__ import annotations
 
@@ -20,28 +20,35 @@ from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 
 class Command(BaseCommand):
-    """People, without the console."""
+    """Manage users without the console."""
 
-    help = "Let people in, give them a role, and keep them out."
+    help = "Create users, assign roles, disable and enable users."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        subparsers = parser.add_subparsers(dest="doing", required=True, metavar="create|role|list|off|on")
-        create = subparsers.add_parser("create", help="make a user; prints a password unless one is given")
-        create.add_argument("username")
-        create.add_argument("--role", required=True, choices=list(ROLES))
-        create.add_argument("--email", default="", help="for password resets")
+        subparsers = parser.add_subparsers(
+            dest="doing", required=True, metavar="create|role|list|disable|enable"
+        )
+        create = subparsers.add_parser(
+            "create", help="create a user; prints the password unless one is given"
+        )
+        create.add_argument("username", help="name of the new user")
+        create.add_argument("--role", required=True, choices=list(ROLES), help="role of the new user")
+        create.add_argument("--email", default="", help="email address for password resets")
         create.add_argument("--password-stdin", action="store_true", help="read the password from stdin")
         create.add_argument(
-            "--cluster", action="append", default=[], help="see this cluster only; repeat for more"
+            "--cluster", action="append", default=[], help="limit the user to this cluster (repeatable)"
         )
-        role = subparsers.add_parser("role", help="give another role")
-        role.add_argument("username")
-        role.add_argument("role", choices=list(ROLES))
-        listing = subparsers.add_parser("list", help="list people and their roles")
-        listing.add_argument("--json", action="store_true", help="one JSON array")
-        for state, help_text in (("off", "keep a user out; open sockets end"), ("on", "let a user in again")):
-            subparsers.add_parser(state, help=help_text).add_argument("username")
+        role = subparsers.add_parser("role", help="change the role of a user")
+        role.add_argument("username", help="name of the user")
+        role.add_argument("role", choices=list(ROLES), help="new role of the user")
+        listing = subparsers.add_parser("list", help="list users and their roles")
+        listing.add_argument("--json", action="store_true", help="print a JSON array")
+        for state, help_text in (
+            ("disable", "disable a user: end the sessions and refuse sign-in"),
+            ("enable", "enable a disabled user"),
+        ):
+            subparsers.add_parser(state, help=help_text).add_argument("username", help="name of the user")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
@@ -52,7 +59,7 @@ class Command(BaseCommand):
         username = options["username"]
         if User.objects.filter(username=username).exists():
             raise CommandError(
-                f"There is a user {username} already: `user role` changes theirs.", returncode=2
+                f"User {username} already exists. `user role` changes the role of a user.", returncode=2
             )
         entered_password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
         password = entered_password or secrets.token_urlsafe(12)
@@ -69,24 +76,24 @@ class Command(BaseCommand):
             ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
         )
         _log(AuditAction.USER_CREATE, user, None, _facts(user))
-        self.stdout.write(f"{username} is {options['role']}" if entered_password else password)
+        self.stdout.write(f"{username} created with role {options['role']}" if entered_password else password)
 
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
         before = _facts(user)
         set_role(user, options["role"])
         _log(AuditAction.USER_ROLE, user, before, _facts(user))
-        self.stdout.write(f"{user} is {options['role']}")
+        self.stdout.write(f"{user} has role {options['role']}")
 
     def _switch(self, options: dict[str, Any]) -> None:
         user = _find(options["username"])
         before = _facts(user)
-        user.is_active = options["doing"] == "on"
+        user.is_active = options["doing"] == "enable"
         user.save(update_fields=["is_active"])
         if not user.is_active:
             end_sessions(user)
         _log(AuditAction.USER_ON if user.is_active else AuditAction.USER_OFF, user, before, _facts(user))
-        self.stdout.write(f"{user} may {'sign in' if user.is_active else 'not sign in any more'}")
+        self.stdout.write(f"{user} is {'enabled' if user.is_active else 'disabled'}")
 
     def _list(self, options: dict[str, Any]) -> None:
         rows: list[dict[str, Any]] = [
@@ -104,15 +111,17 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(rows, indent=1))
             return
         for row in rows:
-            state = "" if row["active"] else "  (off)"
+            state = "" if row["active"] else "  (disabled)"
             cluster_names = ", ".join(row["clusters"]) or "all clusters"
-            self.stdout.write(f"{row['username']}  {', '.join(row['roles']) or 'no role'}  {cluster_names}{state}")
+            self.stdout.write(
+                f"{row['username']}  {', '.join(row['roles']) or 'no role'}  {cluster_names}{state}"
+            )
 
 
 def _find(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
-        raise CommandError(f"There is no user {username}; `user list` shows them.", returncode=2)
+        raise CommandError(f"User {username} was not found. `user list` shows all users.", returncode=2)
     return user
 
 
@@ -125,5 +134,7 @@ def _facts(user: User) -> dict[str, Any]:
 
 
 def _log(action: AuditAction, user: User, before: Any, after: Any) -> None:
-    attempt = shell_actor_of("user").create_attempt(action, subject=user.get_username(), before=before, after=after)
+    attempt = shell_actor_of("user").create_attempt(
+        action, subject=user.get_username(), before=before, after=after
+    )
     record(attempt, AuditOutcome.DONE, timezone.now())

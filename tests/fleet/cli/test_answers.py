@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import click
+import pytest
 from click.testing import CliRunner
 
-from fleet.cli.answers import Failure, prints, table
+from fleet.cli.answers import Failure, prints, readable, table
 
 
 def test_table_aligns_and_leaves_out_what_nobody_fills() -> None:
@@ -44,3 +45,11 @@ def test_an_answer_is_printed_as_text_or_json() -> None:
 
     assert CliRunner().invoke(command).stdout == "3 agents\n"
     assert CliRunner().invoke(command, ["--json"]).stdout == '{"count": 3}\n'
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(7.2, "7.2 s"), (45, "45 s"), (61, "1 min"), (5400, "1.5 h"), (172_800, "2 d")]
+)
+def test_readable_durations(seconds: float, text: str) -> None:
+    """The largest unit that fits."""
+    assert readable(seconds) == text

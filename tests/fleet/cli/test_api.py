@@ -1,4 +1,4 @@
-"""The console's API from outside: which console, pages of agents, refusals as sentences."""
+"""The console's API from outside: no URL or no token, pages of agents, refusals as sentences."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def test_agents_follows_pages_up_to_the_limit(fake: FakeConsole) -> None:
 @pytest.mark.parametrize(
     ("token", "answer", "says"),
     [
-        ("wrong", (200, {}), "does not know this token"),
+        ("wrong", (200, {}), "rejected the token"),
         (
             TOKEN,
             (403, {"detail": "The token has not the scope."}),
-            "does not allow it: The token has not the scope.",
+            "not allowed by the console at",
         ),
-        (TOKEN, (404, {"detail": "No agent x."}), "answered 404: No agent x."),
-        (TOKEN, (503, {"detail": "Redis is down."}), "cannot tell now: Redis is down."),
-        (TOKEN, (500, b"<html>"), "answered 500: Internal Server Error"),
-        (TOKEN, (422, {"detail": [{"loc": "limit"}]}), "answered 422"),
-        (TOKEN, (200, b"<html>"), "not as a Refloat console does"),
+        (TOKEN, (404, {"detail": "No agent x."}), "answered HTTP 404: No agent x."),
+        (TOKEN, (503, {"detail": "Redis is down."}), "cannot answer now: Redis is down."),
+        (TOKEN, (500, b"<html>"), "answered HTTP 500: Internal Server Error"),
+        (TOKEN, (422, {"detail": [{"loc": "limit"}]}), "answered HTTP 422"),
+        (TOKEN, (200, b"<html>"), "is not a Refloat console"),
     ],
 )
 def test_get_refused_is_a_sentence(
@@ -71,7 +71,7 @@ def test_get_refused_is_a_sentence(
 
 def test_get_nobody_listens_says_where(unused_tcp_port: int) -> None:
     """A console that is not running."""
-    with pytest.raises(Failure, match="no console answers at"):
+    with pytest.raises(Failure, match="cannot reach the console at"):
         api.Console(f"http://127.0.0.1:{unused_tcp_port}", TOKEN).get("/instances")
 
 
@@ -84,9 +84,9 @@ def test_find_prefers_what_is_given_to_the_demo(tmp_path: Path) -> None:
 
 def test_find_nothing_or_nonsense_is_a_sentence(tmp_path: Path) -> None:
     """No console known, one that is no address, a demo file that cannot be read."""
-    with pytest.raises(Failure, match="which console"):
+    with pytest.raises(Failure, match="no URL or no token"):
         api.find_console(None, None, tmp_path)
-    with pytest.raises(Failure, match="no address of a console"):
+    with pytest.raises(Failure, match="not the URL of a console"):
         api.find_console("file:///etc/passwd", "t", tmp_path)
     (tmp_path / "demo.json").write_text("{")
     with pytest.raises(Failure, match="cannot be read"):
@@ -96,5 +96,5 @@ def test_find_nothing_or_nonsense_is_a_sentence(tmp_path: Path) -> None:
 def test_find_sends_no_demo_token_elsewhere(tmp_path: Path) -> None:
     """The demo's token belongs to the demo's address."""
     (tmp_path / "demo.json").write_text(json.dumps({"url": "http://demo", "token": "t"}))
-    with pytest.raises(Failure, match="which console"):
+    with pytest.raises(Failure, match="no URL or no token"):
         api.find_console("https://other", None, tmp_path)

@@ -48,10 +48,10 @@ def _run(console: FakeConsole, *words: str, said: str = "") -> Result:
 
 def test_start_plans_asks_and_watches(console: FakeConsole) -> None:
     """What is said goes along; the plan is shown before the question."""
-    result = _run(console, "start", "--proxy", "proxy-1", "--pace", "rate=60", said="y\nit is full\n")
+    result = _run(console, "start", "--proxy", "proxy-1", "--setting", "rate=60", said="y\nit is full\n")
     assert result.exit_code == 0, result.output
     assert result.output.index("1 skipped: it is retired") < result.output.index("Reconnect 3 agents?")
-    assert "verified: 3 of 3 done" in result.output
+    assert "verified: 3 of 3 agents (100 %) · 2 succeeded" in result.output
     sent = {path: body for path, body, _ in console.sent}
     assert sent["/api/v1/reconnect/plan"] == {
         "q": "",
@@ -73,11 +73,11 @@ def test_auth_connections(console: FakeConsole) -> None:
     """What moves goes along where it is said; the auths with room are shown."""
     plan = {**CHANGE["plan"], "leaving": {"auth-1": 2}, "destinations": {"auth-2": 40}}  # type: ignore[dict-item]
     console.answers["/api/v1/reconnect/plan"] = (201, {**CHANGE, "plan": plan})
-    result = _run(console, "start", "--auth", "auth-1", "--plan")
+    result = _run(console, "start", "--auth", "auth-1", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "2 leave auth-1" in result.output
-    assert "auth-2 has room, 40 agents now" in result.output
-    _run(console, "start", "--search", "web", "--connection", "auth", "--plan")
+    assert "auth-2 accepts agents, 40 agents now" in result.output
+    _run(console, "start", "--search", "web", "--connection", "auth", "--dry-run")
     first, second = (body for path, body, _ in console.sent if path.endswith("/plan"))
     assert first == {"q": "", "proxy": "", "auth": "auth-1", "agents": [], "pace": {}}
     assert second == {"q": "web", "proxy": "", "connection": "auth", "agents": [], "pace": {}}
@@ -88,7 +88,7 @@ def test_auth_connections(console: FakeConsole) -> None:
 
 def test_plan_only_and_no(console: FakeConsole) -> None:
     """Nothing is confirmed; what was planned is cancelled."""
-    assert _run(console, "--search", "web", "--plan").exit_code == 0  # the same as `start`
+    assert _run(console, "--search", "web", "--dry-run").exit_code == 0  # the same as `start`
     refused = _run(console, "start", "--search", "web", said="n\n")
     assert refused.exit_code != 0
     paths = [path for path, _, _ in console.sent]

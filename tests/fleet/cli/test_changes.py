@@ -63,5 +63,5 @@ def test_confirm_a_plan_of_before(console: FakeConsole) -> None:
     result = _run(console, "confirm", "7", said="y\nit is full\n")
     assert result.exit_code == 0, result.output
     assert console.sent[0][1] == {"reason": "it is full", "typed": ""}
-    assert "verified: 3 of 3 done" in result.output
+    assert "verified: 3 of 3 agents (100 %)" in result.output
     assert "verified" in _run(console, "watch", "7").output

@@ -67,13 +67,13 @@ def test_set_plans_asks_and_waits(console: FakeConsole) -> None:
     assert result.exit_code == 0, result.output
     for words in (
         "closes 2 to 3 tunnels of 2 agents",
-        "from 30m0s to 1h0m0s",
-        "proxy-1: 5 tunnels, then 2 to 3",
+        "2 tunnels close 30 min to 1 h after the change",
+        "proxy-1: 5 tunnels now, 2 to 3 afterwards",
     ):
         assert words in result.output
     assert result.output.index("closes 2") < result.output.index("Close 2 to 3 tunnels of 2 agents?")
-    assert "verifying: 0 of 3 done, written as revision r2" in result.output
-    assert "to take it back: refloat config undo 7" in result.output
+    assert "verifying: 0 of 3 tunnels (0 %) · written as revision r2" in result.output
+    assert "undo with: refloat config undo 7" in result.output
     assert _sent(console, "/networking-config/plan") == {"fields": {"graceful_tunnel_closing": "true"}}
     assert console.sent[0][2]["If-Match"] == '"r1"'
     assert _sent(console, "/changes/7/confirm") == {"reason": "too many", "typed": ""}
@@ -90,7 +90,7 @@ def test_set_said_no_cancels(console: FakeConsole) -> None:
 
 def test_plan_only_shows_and_cancels(console: FakeConsole) -> None:
     """Nothing is left to be confirmed by somebody."""
-    result = _run(console, "revert", "r0", "--plan")
+    result = _run(console, "revert", "r0", "--dry-run")
     assert "RFD 226" in result.output
     assert _sent(console, "/networking-config/plan") == {"revision": "r0"}
     assert _sent(console, "/changes/7/cancel") == {}
@@ -99,17 +99,17 @@ def test_plan_only_shows_and_cancels(console: FakeConsole) -> None:
 def test_refusals_are_sentences_with_their_fields(console: FakeConsole) -> None:
     """What the console said, and exit code 2."""
     console.answers["/api/v1/networking-config/plan"] = (
-        400, {"detail": "Out of range.", "problems": {"keep_alive_interval": "9h is not within 1s to 1h"}},
+        400, {"detail": "Out of range.", "problems": {"keep_alive_interval": "9h is out of range. Use 1s to 1h"}},
     )  # fmt: skip
     result = _run(console, "set", "keep_alive_interval=9h", "--yes")
     assert result.exit_code == 2
-    assert "keep_alive_interval: 9h is not within" in result.output
+    assert "keep_alive_interval: 9h is out of range" in result.output
     typed = {"detail": "Type it.", "problems": {"typed": "type it"}}
     console.answers["/api/v1/networking-config/plan"] = (400, typed)
-    assert "nothing was changed: --typed: type it\n" in _run(console, "set", "a=b", "--yes").output
+    assert "nothing was changed: --confirm-cluster: type it\n" in _run(console, "set", "a=b", "--yes").output
     console.answers["/api/v1/networking-config/plan"] = (412, {"detail": "Somebody wrote r2."})
     assert "nothing was changed: Somebody wrote r2." in _run(console, "set", "a=b", "--yes").output
-    assert "is not KEY=VALUE" in _run(console, "set", "a").output
+    assert ": expected KEY=VALUE" in _run(console, "set", "a").output
 
 
 def test_failed_change_exits_with_its_sentence(console: FakeConsole) -> None:
@@ -140,7 +140,7 @@ def test_undo_plans_on_the_step_that_was_seen(console: FakeConsole, monkeypatch:
         ("3/undo", '"3-4"'),
         ("7/confirm", '"7-1"'),
     ]
-    assert "verified: 3 of 3 done, 3 tunnels closed, as foreseen" in result.output
+    assert "verified: 3 of 3 tunnels (100 %) · 3 tunnels closed, as foreseen" in result.output
 
 
 def test_history_and_log(console: FakeConsole) -> None:
@@ -158,5 +158,5 @@ def test_history_and_log(console: FakeConsole) -> None:
         "detail": "",
     }
     console.answers["/api/v1/audit?limit=50"] = (200, {"entries": [entry]})
-    assert "elsewhere" in _run(console, "history").output
-    assert "alice" in _run(console, "log").output
+    assert "outside Refloat" in _run(console, "history").output
+    assert "alice" in _run(console, "audit-log").output

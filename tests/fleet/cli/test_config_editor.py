@@ -17,4 +17,6 @@ def test_revision_and_origin_are_not_theirs(tmp_path: Path, monkeypatch: pytest.
     typed.write_text("metadata: {revision: r2, labels: {teleport.dev/origin: defaults, c: d}}")
     monkeypatch.setenv("VISUAL", f"cp {typed}")
     edited = config_editor.edit("", base)
-    assert edited.resource == NetworkingResource(NetworkingConfig(), {"teleport.dev/origin": "dynamic", "c": "d"}, "r1")
+    assert edited.resource == NetworkingResource(
+        NetworkingConfig(), {"teleport.dev/origin": "dynamic", "c": "d"}, "r1"
+    )

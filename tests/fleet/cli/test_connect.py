@@ -76,7 +76,7 @@ def test_no_fleet_and_no_proxy(tmp_path: Path) -> None:
     """Without a proxy it looks for a local fleet, and says that there is none."""
     result = CliRunner().invoke(main, ["connect", "--home", str(tmp_path), "web.agent-1"])
     assert result.exit_code == 2
-    assert "no fleet 'default' runs" in result.output
+    assert "fleet 'default' is not running" in result.output
 
 
 def test_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,9 @@ def refloat(fake: FakeConsole, *words: str) -> Result:
 def test_summary_counts_every_state_and_says_its_age(fake: FakeConsole) -> None:
     """Words of the page, and how old they are."""
     lines = refloat(fake, "summary").output.splitlines()
-    assert "at risk   2" in lines
-    assert "stranded  0" in lines
-    assert lines[-1] == "as of 0.4 s ago"
+    assert "at risk          2" in lines
+    assert "stranded         0" in lines
+    assert lines[-1] == "data is 0.4 s old"
 
 
 def test_summary_stale_says_so(fake: FakeConsole) -> None:
@@ -87,7 +87,7 @@ def test_summary_stale_says_so(fake: FakeConsole) -> None:
     fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "stale": True})
     assert "STALE" in refloat(fake, "summary").output
     fake.answers["/api/v1/fleet/summary"] = (200, {**SUMMARY, "age_ms": None})
-    assert "nothing was polled yet" in refloat(fake, "summary").output
+    assert "no data yet" in refloat(fake, "summary").output
 
 
 def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
@@ -95,7 +95,7 @@ def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
     agents = " ".join(refloat(fake, "agents").output.split())
     assert "agent-1 at risk reconnect, health check proxy-1 (blue 3) Its proxy does not answer." in agents
     instances = " ".join(refloat(fake, "instances").output.split())
-    assert "proxy-1 silent 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
+    assert "proxy-1 not responding 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
 
 
 def test_lists_leave_out_what_nobody_stated(fake: FakeConsole) -> None:
@@ -104,16 +104,16 @@ def test_lists_leave_out_what_nobody_stated(fake: FakeConsole) -> None:
     silent = {**AGENT, "mode": "unknown", "health_check": None, "proxies": [proxy]}
     fake.answers["/api/v1/agents/a%2Fb"] = (200, silent)
     lines = refloat(fake, "agent", "a/b").output.splitlines()
-    assert "tunnels    proxy-1" in lines
+    assert "tunnels to      proxy-1" in lines
     assert not any(line.startswith("mode") for line in lines)
     fake.answers["/api/v1/agents/a%2Fb"] = (200, {**silent, "mode": "pick_first", "health_check": False})
-    assert "mode       pick_first" in refloat(fake, "agent", "a/b").output.splitlines()
+    assert "mode            pick_first" in refloat(fake, "agent", "a/b").output.splitlines()
 
 
 def test_agent_is_explained_by_id(fake: FakeConsole) -> None:
     """Whatever is in the id, it is one piece of the path; what is unknown takes no line."""
     lines = refloat(fake, "agent", "a/b").output.splitlines()
-    assert "recovers   by itself, at 2026-01-02T03:05:00Z" in lines
+    assert "recovery        automatic at 2026-01-02T03:05:00Z" in lines
     assert not any(line.startswith("auth") for line in lines)
 
 
@@ -122,12 +122,12 @@ def test_agent_is_explained_by_name(fake: FakeConsole) -> None:
     fake.answers["/api/v1/agents/a"] = (200, AGENT)
     found = {**DATED, "total": 2, "next": None, "agents": [{**AGENT, "id": "x", "name": "agent-10"}, AGENT]}
     fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, found)
-    assert "agent      agent-1 (a)" in refloat(fake, "agent", "agent-1").output
+    assert "agent           agent-1 (a)" in refloat(fake, "agent", "agent-1").output
     twice = {**found, "agents": [AGENT, {**AGENT, "id": "z"}]}
     fake.answers["/api/v1/agents?q=agent-1&limit=500"] = (200, twice)
     refused = refloat(fake, "agent", "agent-1")
     assert refused.exit_code == 2
-    assert "2 agents are called agent-1; name one by its id: a, z" in refused.output
+    assert "2 agents have the name agent-1; use an id: a, z" in refused.output
     nobody = refloat(fake, "agent", "nobody")
     assert (nobody.exit_code, nobody.output.count("404")) == (2, 1)
 

@@ -14,9 +14,9 @@ def test_degrade_and_undegrade(console: FakeConsole) -> None:
     answer = {"id": "p/1", "name": "proxy-1", "until": "2026-01-02T03:04:05Z"}
     console.answers[HERE] = (202, answer)
     done = refloat(console, "degrade", "proxy-1", "--for", "90s", "--reason", "slow disk")
-    assert done.output == "proxy-1 will be degraded until 2026-01-02T03:04:05Z\n"
+    assert done.output == "proxy-1 will be marked degraded until 2026-01-02T03:04:05Z\n"
     back = refloat(console, "undegrade", "p/1", "--reason", "disk replaced")
-    assert back.output == "proxy-1 will be like others again\n"
+    assert back.output == "proxy-1 will no longer be marked degraded\n"
     assert [sent for _, sent, _ in console.sent] == [
         {"degraded": True, "reason": "slow disk", "minutes": 1.5},
         {"degraded": False, "reason": "disk replaced"},

@@ -50,7 +50,7 @@ def test_instances_by_name_and_id(console: FakeConsole) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("proxy-9", "no instance has the id or the name proxy-9"),
+        ("proxy-9", "instance proxy-9 was not found"),
         ("auth-1", "2 instances have the name auth-1; use an id: a1, a2"),
     ],
 )

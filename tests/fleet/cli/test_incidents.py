@@ -10,7 +10,7 @@ from tests.fakes.console import TOKEN, answering
 _ONE: dict[str, Any] = {
     "number": 7, "severity": "critical", "state": "firing", "affected": 207, "peak": 207, "acknowledged_by": "",
     "summary": "207 agents stranded, proxy-1", "silenced_by": "", "inhibited_by": "backend/default",
-    "next_message": {"at": "2026-01-02T03:04:05Z", "because": "it is said again while it lasts", "to": ["ops"]},
+    "next_message": {"at": "2026-01-02T03:04:05Z", "because": "repeat every 4 h", "to": ["ops"]},
 }  # fmt: skip
 _SILENCE = {
     "number": 3,
@@ -30,11 +30,11 @@ def test_incidents_are_listed_and_acknowledged() -> None:
         console.answers["/api/v1/incidents?state=open&limit=100"] = (200, {"incidents": [_ONE]})
         console.answers["/api/v1/incidents/7/acknowledge"] = (200, {**_ONE, "acknowledged_by": "ada"})
         shown = CliRunner().invoke(main, ["incidents", *where]).output
-        acked = CliRunner().invoke(main, ["incidents", "--ack", "7", *where]).output
+        acked = CliRunner().invoke(main, ["incidents", "--acknowledge", "7", *where]).output
     assert "207 agents stranded, proxy-1" in shown
     assert "backend/default" not in shown
-    assert "2026-01-02T03:04:05Z to ops: it is said again while it lasts" in shown
-    assert acked == "ada looks after 7: 207 agents stranded, proxy-1\n"
+    assert "2026-01-02T03:04:05Z to ops: repeat every 4 h" in shown
+    assert acked == "incident 7 acknowledged by ada: 207 agents stranded, proxy-1\n"
 
 
 def test_silences_are_made_listed_and_ended() -> None:
@@ -48,7 +48,7 @@ def test_silences_are_made_listed_and_ended() -> None:
             main, ["silence", "add", "rule=Agents stranded", "--reason", "upgrade", "--everything", *where]
         )
         listed = run(main, ["silence", "list", *where])
-        later = ["silence", "add", "kind=proxy", "--reason", "move", "--starts", "2026-01-02T01:04:05Z"]
+        later = ["silence", "add", "kind=proxy", "--reason", "move", "--starts-at", "2026-01-02T01:04:05Z"]
         assert run(main, [*later, *where]).exit_code == 0
         console.answers["/api/v1/silences/3/extend"] = (200, _SILENCE)
         extended = run(main, ["silence", "extend", "3", "--hours", "2", *where])
@@ -58,7 +58,7 @@ def test_silences_are_made_listed_and_ended() -> None:
     }  # fmt: skip
     assert console.sent[1][1]["starts_at"] == "2026-01-02T01:04:05Z"
     assert console.sent[2][1] == {"hours": 2.0}
-    assert "silence 3 until" in made.output
-    assert "silence 3 until" in extended.output
+    assert "silence 3 ends at" in made.output
+    assert "silence 3 ends at" in extended.output
     assert "ada" in listed.output
-    assert ended.output == "silence 3 has ended\n"
+    assert ended.output == "silence 3 ended\n"

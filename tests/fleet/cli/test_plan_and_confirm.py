@@ -8,6 +8,7 @@ from fleet.cli import plan_and_confirm
 def test_line() -> None:
     """What there is, in order."""
     said = {
+        "kind": "reconnect",
         "state": "running",
         "done": 2,
         "total": 9,
@@ -17,5 +18,5 @@ def test_line() -> None:
         "eta_seconds": 61.4,
     }
     assert plan_and_confirm.format_progress({**said, "waits_for": "watching the canaries", "detail": ""}) == (
-        "running: 2 of 9 done, 1 ok, 1 failed, about 61 s left, watching the canaries"
+        "running: 2 of 9 agents (22 %) · 1 succeeded · 1 failed · about 1 min left · watching the canaries"
     )

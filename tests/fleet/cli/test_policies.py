@@ -59,15 +59,15 @@ def test_list_and_snippet(console: FakeConsole) -> None:
     """What runs beside what is wanted, and what to write by hand."""
     assert "drift" in _run(console, "list", "--drift").output
     assert _run(console, "snippet", "auth-1").output == f"export {AUTH_TTL_VARIABLE}=1m\n"
-    assert "nothing is wanted" in _run(console, "snippet", "proxy").output
+    assert "has no desired values" in _run(console, "snippet", "proxy").output
 
 
 def test_set_takes_the_end_of_a_name_that_the_role_has_once(console: FakeConsole) -> None:
     """Auths read one announce TTL, and that of proxies is none of theirs."""
-    assert _run(console, "set", "auth", "announce_ttl=1m", "--plan").exit_code == 0
+    assert _run(console, "set", "auth", "announce_ttl=1m", "--dry-run").exit_code == 0
     assert console.sent[0][1]["desired"] == {"auth": {AUTH_TTL_VARIABLE: "1m"}}
     refused = _run(console, "set", "auth", "proxy_announce_ttl=1m").output
-    assert "is none of what auths read: grpc_client_lb_policy, " in refused
+    assert "does not name one policy of auths: use one of grpc_client_lb_policy, " in refused
 
 
 def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
@@ -82,9 +82,9 @@ def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
     assert headers["If-Match"] == '"r1"'
     assert body["terms"] == {}
     for words in (
-        "auth-2 is for you to restart: no folder",
-        "a lost one is seen after 20m0s, now after 2m0s",
-        "0.31 discovery messages a second, now 3.1",
+        "restart auth-2 yourself: no folder",
+        "a lost proxy is detected within 20m0s (now 2m0s)",
+        "discovery messages 0.31/s (now 3.1/s)",
         "Raising the TTL: beware.",
     ):
         assert words in result.output
@@ -92,17 +92,34 @@ def test_set_goes_on_from_what_was_read(console: FakeConsole) -> None:
 
 def test_terms_go_to_the_console_as_they_are(console: FakeConsole) -> None:
     """It knows their ranges."""
-    words = ("auth", "auth-announce-ttl=2m", "--at-once", "0", "--patience", "x", "--yes", "--reason", "why")
+    words = (
+        "auth",
+        "auth-announce-ttl=2m",
+        "--concurrency",
+        "0",
+        "--instance-timeout",
+        "x",
+        "--yes",
+        "--reason",
+        "why",
+    )
     assert _run(console, "set", *words).exit_code == 0
     assert console.sent[0][1]["terms"] == {"at_once": "0", "patience": "x"}
+    console.answers["/api/v1/policies/plan"] = (
+        400,
+        {"detail": "No.", "problems": {"patience": "not a number"}},
+    )
+    assert (
+        "nothing was changed: No.\n  --instance-timeout: not a number" in _run(console, "set", *words).output
+    )
 
 
 def test_forget_an_instance_that_is_gone(console: FakeConsole) -> None:
     """It is named by the list; others cannot be forgotten."""
-    assert "refloat policies forget id-9" in _run(console, "list").output
-    assert _run(console, "forget", "id-9", "--yes", "--reason", "gone").exit_code == 0
+    assert "refloat policies remove id-9" in _run(console, "list").output
+    assert _run(console, "remove", "id-9", "--yes", "--reason", "gone").exit_code == 0
     assert console.sent[0][1] == {"desired": {"id-9": {}}, "roll_out": False}
-    assert "nothing is wanted" in _run(console, "forget", "id-1").output
+    assert "no deregistered instance" in _run(console, "remove", "id-1").output
 
 
 def test_undo_plans_and_asks(console: FakeConsole) -> None:

@@ -1,4 +1,4 @@
-"""`refloat retire` and `unretire`, against a console that answers on a real port."""
+"""`refloat retire` and `reinstate`, against a console that answers on a real port."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_agents_are_retired_and_count_again() -> None:
         )
         console.answers["/api/v1/agents/a2/retire"] = (200, {"id": "a2", "name": "agent-2", "retired": True})
         done = CliRunner().invoke(main, ["retire", "a/1", "a2", "--alive", *where])
-        back = CliRunner().invoke(main, ["unretire", "a2", *where])
+        back = CliRunner().invoke(main, ["reinstate", "a2", *where])
         console.answers["/api/v1/agents/a2/retire"] = (409, {"detail": "agent-2 is alive."})
         refused = CliRunner().invoke(main, ["retire", "a2", *where])
     assert done.output == "agent-1 is retired\nagent-2 is retired\n"
-    assert back.output == "agent-2 counts again\n"
+    assert back.output == "agent-2 is reinstated\n"
     assert console.sent[0][1] == {"retired": True, "reason": "scrapped", "alive": True}
     assert console.sent[2][1] == {"retired": False, "reason": "scrapped"}
     assert refused.exit_code != 0

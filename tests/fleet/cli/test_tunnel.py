@@ -112,7 +112,7 @@ def test_register_comes_back_when_its_server_does(checked: Service, tmp_path: Pa
         with our_tunnel.serve(tmp_path, "--listen", listen):
             stack.enter_context(our_tunnel.register(tmp_path, listen, *_target(checked)))
         server = stack.enter_context(our_tunnel.serve(tmp_path, "--listen", listen, *_forward()))
-        server.peer.await_words("target r .SSH. came")
+        server.peer.await_words("target r .SSH. registered")
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 1000)
 
@@ -149,7 +149,7 @@ def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, 
             mutual=True,
         ) as client,
     ):
-        client.peer.await_words("target yours refused: .*may not be claimed by")
+        client.peer.await_words("target yours was refused: .*may not be registered by")
         for name in ("mine-1", "bench"):
             with connect(server.forwards[name]) as sock:
                 transfer(sock, 1000)
@@ -159,13 +159,13 @@ def test_certificate_names_the_targets_and_claims_add_to_them(checked: Service, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["dial", "--server", "127.0.0.1:1"], "either one TARGET or a --forward"),
+        (["dial", "--server", "127.0.0.1:1"], "either one TARGET or --forward"),
         (["dial", "--server", "127.0.0.1:1", "r", "--forward", "127.0.0.1:0=r"], "either one TARGET"),
         (["register", "--server", "127.0.0.1:1", "--target", "r"], "'r' is not NAME"),
         (["register", "--server", "somewhere", "--target", "r=127.0.0.1:1"], "is not host:port"),
         (["serve", "--claim", "edge-1=r"], "--claim needs --tls-ca"),
-        (["serve", "--listen", "0.0.0.0:0"], "on 0.0.0.0 without --tls-ca anybody could register any target"),
-        (["serve", "--anybody", "--tls-ca", __file__], "contradict each other"),
+        (["serve", "--listen", "0.0.0.0:0"], "any client that reaches 0.0.0.0 could register any target"),
+        (["serve", "--anybody", "--tls-ca", __file__], "exclude each other"),
         (["serve", "--forward", "r"], "'r' is not HOST:PORT=NAME"),
         (["serve", "--wire", "0.3"], "'0.3' is not one of"),
     ],
@@ -184,7 +184,7 @@ def test_what_cannot_be_is_one_line_and_code_2(tmp_path: Path) -> None:
         junk.write_text("no key\n")
         for words, message in (
             (("serve", "--listen", server.address), "cannot listen on"),
-            (("serve", "--tls-cert", str(junk)), "a certificate and its key"),
+            (("serve", "--tls-cert", str(junk)), "a certificate and a key"),
         ):
             refused = CliRunner().invoke(main, ["tunnel", *words])
             assert refused.exit_code == 2, refused.output
@@ -209,8 +209,8 @@ def test_register_says_what_is_refused_and_asks_again(checked: Service, tmp_path
             )
             ready = json.loads(second.peer.await_words(r'\{"event": "ready".*\}').group())
             assert ready["targets"] == ["own"]
-            assert "registered already by another client" in ready["refused"]["r:SSH"]
-        second.peer.await_words(r"target r \(SSH\) registered after it was refused")
+            assert "already registered by another client" in ready["refused"]["r:SSH"]
+        second.peer.await_words(r"target r \(SSH\) is registered now, after it was refused")
         with connect(server.forwards["r:SSH"]) as sock:
             transfer(sock, 1000)
 

@@ -26,8 +26,8 @@ def refloat(fake: FakeConsole, *words: str) -> Result:
 def test_watch_draws_counts_and_instances(fake: FakeConsole) -> None:
     """A bar for every state that has agents."""
     picture = refloat(fake, "watch", "--once").output
-    assert picture.startswith("default: 200 agents, as of 0.4 s ago\n")
-    assert "at risk          2  █" in picture
+    assert picture.startswith("default: 200 agents, data is 0.4 s old\n")
+    assert "at risk               2  █" in picture
     assert "stranded" not in picture
     assert "It does not answer." in picture
 

@@ -18,11 +18,11 @@ def test_whole_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "most", "says"),
     [
-        ("-1", 50, "-1 is out of range: 1 to 50"),
-        ("51", 50, "51 is out of range: 1 to 50"),
-        ("0", None, "0 is out of range: at least 1"),
-        ("1.5", 50, "'1.5' is not a whole number: 1 to 50"),
-        ("", None, "'' is not a whole number: at least 1"),
+        ("-1", 50, "-1 is out of range: use 1 to 50"),
+        ("51", 50, "51 is out of range: use 1 to 50"),
+        ("0", None, "0 is out of range: use at least 1"),
+        ("1.5", 50, "'1.5' is not a whole number: use 1 to 50"),
+        ("", None, "'' is not a whole number: use at least 1"),
     ],
 )
 def test_numbers_that_cannot_be(text: str, most: int | None, says: str) -> None:
@@ -35,7 +35,7 @@ def test_numbers_that_cannot_be(text: str, most: int | None, says: str) -> None:
 def test_announce_ttl() -> None:
     """Kept as it was written, but what no heartbeat could keep."""
     assert arguments.announce_ttl("1m30s") == "1m30s"
-    with pytest.raises(ArgumentTypeError, match="'1ns' is shorter than 100ms"):
+    with pytest.raises(ArgumentTypeError, match="'1ns' is too short: use at least 100ms"):
         arguments.announce_ttl("1ns")
     with pytest.raises(ArgumentTypeError, match="'10' is not a duration"):
         arguments.announce_ttl("10")

@@ -54,7 +54,9 @@ def said() -> list[str]:
 def make(tmp_path: Path, said: list[str], small: None) -> Iterator[Callable[[], ConsoleRun]]:
     """A console on a free port with its own home; every process it started must be gone at the end."""
     before = set(psutil.Process().children(recursive=True))
-    yield lambda: ConsoleRun(tmp_path, "127.0.0.1", valkey.free_port(), redis_url=None, write_line=said.append)
+    yield lambda: ConsoleRun(
+        tmp_path, "127.0.0.1", valkey.free_port(), redis_url=None, write_line=said.append
+    )
     after = {child for child in psutil.Process().children(recursive=True) if not gone(child.pid)}
     assert after <= before
 
@@ -106,8 +108,8 @@ def test_watch_starts_a_dead_program_again(make: Callable[[], ConsoleRun], said:
         run.watch(lambda: run.supervisor.finish() if worker.pid != first and worker.is_alive() else None)
 
         assert web.pid == web_pid
-    assert said[0].startswith("worker-polls was ended by SIGTERM; starting it again in 1 s")
-    assert said[-1] == "worker-polls runs again"
+    assert said[0].startswith("worker-polls was terminated by SIGTERM; restarting in 1 s")
+    assert said[-1] == "worker-polls was restarted"
 
 
 def test_watch_ends_with_sigterm(make: Callable[[], ConsoleRun]) -> None:

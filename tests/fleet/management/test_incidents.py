@@ -12,8 +12,8 @@ from fleet.cli.local.fleet import fleet as fleet_commands
 from fleet.management.incidents import PERIOD, DemoIncident, IncidentPlayer, select_incidents
 
 _OPPOSITE = {
-    "freeze": "thaw",
-    "cut-backend": "restore-backend",
+    "freeze": "resume",
+    "block-backend": "unblock-backend",
     "kill": "restart",
     "blackhole": "unblackhole",
 }
@@ -90,11 +90,11 @@ def test_player_waits_for_the_time() -> None:
 
 def test_player_begins_again_after_a_turn() -> None:
     """The script plays for as long as the demo runs."""
-    stage = _Stage((DemoIncident(20, "freeze", "proxy-1", ""), DemoIncident(60, "thaw", "proxy-1", "")))
+    stage = _Stage((DemoIncident(20, "freeze", "proxy-1", ""), DemoIncident(60, "resume", "proxy-1", "")))
     for now in (120.0, 160.0, 100.0 + PERIOD, 120.0 + PERIOD):
         stage.player.tick(now)
 
-    assert stage.ran == ["freeze proxy-1", "thaw proxy-1", "freeze proxy-1"]
+    assert stage.ran == ["freeze proxy-1", "resume proxy-1", "freeze proxy-1"]
 
 
 def test_command_that_failed_is_told() -> None:
@@ -103,7 +103,7 @@ def test_command_that_failed_is_told() -> None:
     stage.player.tick(120.0)
     stage.player.tick(121.0)
 
-    assert stage.said[-1] == "refloat fleet freeze proxy-9 ended with code 2"
+    assert stage.said[-1] == "refloat fleet freeze proxy-9 failed with exit code 2"
 
 
 def test_no_script_no_incident() -> None:

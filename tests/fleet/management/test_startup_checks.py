@@ -36,7 +36,7 @@ def test_wrong_settings_become_one_line_with_hints(settings: Settings) -> None:
 
     said = str(refused.value)
     assert "nowhere.pem cannot be read" in said
-    assert "polls nothing. (Use 250, say.)" in said
+    assert "would poll no instance. (Use at least 1, for example 250.)" in said
     assert "\n" not in said
 
 
@@ -64,7 +64,7 @@ def test_free_port_passes() -> None:
 @pytest.mark.parametrize("port", [70000, -1])
 def test_number_that_is_no_port(port: int) -> None:
     """Out of range is its own sentence."""
-    with pytest.raises(PrepareError, match="is no port"):
+    with pytest.raises(PrepareError, match="invalid port"):
         startup_checks.check_port("127.0.0.1", port)
 
 
@@ -89,7 +89,7 @@ def test_redis_that_is_down_is_said_without_its_password() -> None:
 
 def test_url_that_is_none(tmp_path: Path) -> None:
     """A wrong scheme is told from a server that is down."""
-    with pytest.raises(PrepareError, match="cannot be read"):
+    with pytest.raises(PrepareError, match="is not a valid URL"):
         startup_checks.check_redis("memcached://x")
 
 
@@ -115,7 +115,7 @@ def embedded(tmp_path: Path) -> Iterator[RunningRedis]:
 def test_embedded_valkey_runs_until_it_is_stopped(embedded: RunningRedis, tmp_path: Path) -> None:
     """Without a URL one is started in our home, alone there, and ended."""
     assert redis.Redis.from_url(embedded.url).ping() is True
-    with pytest.raises(PrepareError, match="another Refloat runs on"):
+    with pytest.raises(PrepareError, match="another Refloat uses"):
         RunningRedis(None, tmp_path)
 
     embedded.stop()
@@ -143,7 +143,7 @@ def test_embedded_valkey_that_died_runs_again(embedded: RunningRedis, tmp_path: 
     # Written to disk once a second: a clean end writes the rest.
     os.kill(pid, signal.SIGTERM)
 
-    assert said_of(embedded) == "Valkey died and runs again, with its data"
+    assert said_of(embedded) == "Valkey ended and was restarted with its data"
     assert embedded.restart_if_dead() is None
     assert redis.Redis.from_url(embedded.url).get("kept") == b"yes"
 
@@ -160,8 +160,8 @@ def test_embedded_valkey_that_cannot_run_again_is_said(
 
     monkeypatch.setattr(valkey, "start", refuse)
 
-    assert said_of(embedded) == "Valkey died and does not start again: no room"
-    assert embedded.restart_if_dead() == "Valkey died and does not start again: no room"
+    assert said_of(embedded) == "Valkey ended and cannot be restarted: no room"
+    assert embedded.restart_if_dead() == "Valkey ended and cannot be restarted: no room"
 
 
 @pytest.mark.django_db

@@ -37,7 +37,7 @@ async def test_fault_is_reported_while_the_task_is_kept(reports: list[dict[str, 
     await eventually(lambda: len(reports) == 1)
 
     assert kept.done()
-    assert reports[0]["message"] == "the task 'watcher' ended by a fault"
+    assert reports[0]["message"] == "background task 'watcher' failed"
     assert isinstance(reports[0]["exception"], FaultError)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.processes.child_restarter import ChildRestarter, read_errors, exit_text, pause_before_start
+from fleet.processes.child_restarter import ChildRestarter, exit_text, pause_before_start, read_errors
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError
 
 
@@ -59,7 +59,7 @@ def test_killed_child_starts_again_after_a_second(stage: _Stage) -> None:
     for pause in (1, 2):
         child.process.kill()
         stage.end(child)
-        assert f"was ended by SIGKILL; starting it again in {pause} s" in stage.said[-1]
+        assert f"was terminated by SIGKILL; restarting in {pause} s" in stage.said[-1]
         stage.clock.now += pause
         stage.keeper.tick()
         assert child.is_alive()
@@ -69,8 +69,8 @@ def test_killed_child_starts_again_after_a_second(stage: _Stage) -> None:
 
 def test_how_it_ended_names_the_signal() -> None:
     """People read names, not negative numbers."""
-    assert exit_text(-signal.SIGKILL) == "was ended by SIGKILL"
-    assert exit_text(3) == "ended with code 3"
+    assert exit_text(-signal.SIGKILL) == "was terminated by SIGKILL"
+    assert exit_text(3) == "ended with exit code 3"
 
 
 def test_dead_child_is_started_again_when_its_pause_is_over(stage: _Stage) -> None:
@@ -86,8 +86,8 @@ def test_dead_child_is_started_again_when_its_pause_is_over(stage: _Stage) -> No
     stage.keeper.tick()
 
     assert child.pid != first
-    assert stage.said[0].startswith("worker ended with code 3: out of ideas; starting it again in 1 s (log: ")
-    assert stage.said[1] == "worker runs again"
+    assert stage.said[0].startswith("worker ended with exit code 3: out of ideas; restarting in 1 s (log: ")
+    assert stage.said[1] == "worker was restarted"
     child.process.wait()
 
 
@@ -98,7 +98,7 @@ def test_long_life_forgives(stage: _Stage) -> None:
     for life, pause in ((0.0, 1), (5.0, 2), (61.0, 1)):
         stage.clock.now += life
         stage.end(child)
-        assert f"again in {pause} s" in stage.said[-1]
+        assert f"restarting in {pause} s" in stage.said[-1]
         stage.clock.now += pause
         stage.keeper.tick()
     child.process.wait()
@@ -134,7 +134,7 @@ def test_complaints_are_told_at_once_and_then_gathered(stage: _Stage, tmp_path: 
     stage.keeper.tick()
 
     assert told_early == [f"polls: [ERROR] first (log: {child.log})"]
-    assert stage.said[1:] == [f"polls: 2 errors, the last: [CRITICAL] third (log: {child.log})"]
+    assert stage.said[1:] == [f"polls: 2 errors, last one: [CRITICAL] third (log: {child.log})"]
 
 
 def test_complaints_waits_for_whole_lines(tmp_path: Path) -> None:

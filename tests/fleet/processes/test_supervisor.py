@@ -48,7 +48,7 @@ def test_await_ready_child_fails_names_it_its_words_and_its_log(tmp_path: Path) 
         with pytest.raises(StartError) as caught:
             supervisor.await_ready(timeout=60)
     assert str(caught.value) == (
-        f"bad ended with code 1 before it was ready: no such port (log: {tmp_path / 'bad.log'})"
+        f"bad ended with exit code 1 before it was ready: no such port (log: {tmp_path / 'bad.log'})"
     )
     assert not other.is_alive()
 

@@ -85,7 +85,7 @@ def test_second_start_on_the_same_folder_is_refused(start: Callable[..., valkey.
     """Two servers would write one file: the second is told who has it and what to do."""
     first = start()
 
-    with pytest.raises(valkey.ValkeyError, match=rf"pid {first.process.pid} .*another REFLOAT_HOME"):
+    with pytest.raises(valkey.ValkeyError, match=rf"pid {first.process.pid} .*set REFLOAT_HOME"):
         start()
 
     assert redis.Redis.from_url(first.url).ping() is True
@@ -134,7 +134,7 @@ def test_port_in_use_is_said(start: Callable[..., valkey.Valkey], tmp_path: Path
         taken.listen()
         port = taken.getsockname()[1]
 
-        with pytest.raises(valkey.ValkeyError, match=rf"port {port}; its log: .*valkey\.log"):
+        with pytest.raises(valkey.ValkeyError, match=rf"port {port} \(log: .*valkey\.log"):
             start(port=port)
 
     assert valkey.running_url(tmp_path / "data") is None
@@ -203,7 +203,7 @@ def test_unwritable_folder_is_said(tmp_path: Path) -> None:
     """A file where the folder should be: one sentence, no traceback for the user."""
     (tmp_path / "data").touch()
 
-    with pytest.raises(valkey.ValkeyError, match="cannot keep Valkey's data in"):
+    with pytest.raises(valkey.ValkeyError, match="cannot create the data folder of Valkey"):
         valkey.start(tmp_path / "data")
 
 
@@ -249,7 +249,7 @@ def test_sentence_about_a_second_start_has_no_password(start: Callable[..., valk
     """It is shown on terminals and kept in logs."""
     server = start()
 
-    with pytest.raises(valkey.ValkeyError, match="another Refloat runs") as refused:
+    with pytest.raises(valkey.ValkeyError, match="another Refloat uses") as refused:
         start()
 
     assert server.password_file.read_text() not in str(refused.value)

@@ -32,7 +32,12 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
         supervisor.await_ready([child], timeout=60)
         members = tuple(
             Member(
-                name, role, os.getpid(), born, "", **{k: str(child.ready_message[k]) for k in ("grpc", "diag")}
+                name,
+                role,
+                os.getpid(),
+                born,
+                "",
+                **{k: str(child.ready_message[k]) for k in ("grpc", "diag")},
             )
             for name, role in (("proxy-1", "proxy"), ("balancer-1", "balancer"))
         )
@@ -58,9 +63,9 @@ def test_instance_says_what_it_was_told(home: Path) -> None:
     """Each word and its undoing, as anybody sees it who asks for `/readyz`."""
     done = refloat(home, "drain", "proxy-1", "--reason", "kernel update")
     assert done.exit_code == 0, done.output
-    assert done.output == "proxy-1 takes no new connections\n"
+    assert done.output == "proxy-1 accepts no new connections\n"
     assert refloat(home, "degrade", "proxy-1", "--for", "1h").exit_code == 0
-    assert said(home) == InstanceStatus("an operator said so", "kernel update")
+    assert said(home) == InstanceStatus("no reason given", "kernel update")
     assert refloat(home, "undrain", "proxy-1").exit_code == 0
     assert refloat(home, "undegrade", "proxy-1").exit_code == 0
     assert said(home) == EMPTY_STATUS
@@ -69,8 +74,8 @@ def test_instance_says_what_it_was_told(home: Path) -> None:
 def test_what_cannot_be_done_is_one_sentence(home: Path) -> None:
     """Exit code 2, no traceback, and nothing done to the others."""
     for args, says in (
-        (("proxy-1", "balancer-1"), "balancer-1 is no auth and no proxy"),
-        (("proxy-9",), "no 'proxy-9'"),
+        (("proxy-1", "balancer-1"), "balancer-1 is not an auth or a proxy"),
+        (("proxy-9",), "'proxy-9' was not found"),
         (("proxy-1", "--reason", "x" * 300), "reason"),
     ):
         done = refloat(home, "drain", *args)

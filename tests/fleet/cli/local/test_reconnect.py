@@ -31,7 +31,13 @@ def home(valkey_url: str, tmp_path: Path) -> Iterator[Path]:
         supervisor.await_ready([child], timeout=60)
         members = tuple(
             Member(
-                f"{role}-1", role, os.getpid(), born, "", grpc=str(child.ready_message["grpc"]), id=f"{role}-id"
+                f"{role}-1",
+                role,
+                os.getpid(),
+                born,
+                "",
+                grpc=str(child.ready_message["grpc"]),
+                id=f"{role}-id",
             )
             for role in ("proxy", "auth", "balancer")
         )
@@ -51,7 +57,7 @@ def test_says_how_many(home: Path) -> None:
     """Counts for each proxy, and the id to go on with."""
     done = refloat(home, "proxy-1", "--agent", "nobody")
     assert done.exit_code == 0, done.output
-    assert "proxy-1: 0 agents advised, 1 not there" in done.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in done.output
     shown = json.loads(refloat(home, "proxy-1", "--json", "--id", "mine").stdout)
     assert [(row["name"], row["id"], row["advised"]) for row in shown] == [("proxy-1", "mine", 0)]
 
@@ -60,14 +66,14 @@ def test_off_an_auth_every_proxy_asks(home: Path) -> None:
     """The auth is not dialled: this works also when it does not answer."""
     done = refloat(home, "auth-1", "--agent", "nobody")
     assert done.exit_code == 0, done.output
-    assert "proxy-1: 0 agents advised, 1 not there" in done.output
+    assert "proxy-1: 0 agents advised, 1 not connected to this proxy" in done.output
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("balancer-1",), "balancer-1 is no proxy and no auth"),
-        (("proxy-9",), "no 'proxy-9'"),
+        (("balancer-1",), "balancer-1 is not a proxy or an auth"),
+        (("proxy-9",), "'proxy-9' was not found"),
         (("proxy-1", "--reason", "x" * 300), "reason"),
     ],
 )

@@ -27,8 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--agents", "0"], "--agents"),
         (["--churn", "2"], "--churn"),
         (["--script", "/nowhere/at/all"], "No such file"),
-        (["fault", "melt", "proxy-1"], "is no action"),
-        (["fault", "freeze", "proxy-1"], "none runs on"),
+        (["fault", "melt", "proxy-1"], "unknown action"),
+        (["fault", "freeze", "proxy-1"], "no simulation runs on"),
     ],
 )
 def test_simulate_wrong_input_is_one_clear_line(home: Path, arguments: list[str], says: str) -> None:
@@ -60,9 +60,9 @@ def test_simulate_runs_takes_a_fault_and_ends_on_interrupt(home: Path) -> None:
         assert process.wait(60) == 0
     assert len(ready["auths"]) == 2
     assert told.output == "freeze: proxy-1\n"
-    assert advice.output.startswith("at most 0 times under one id")
+    assert advice.output.startswith("each agent was advised at most 0 times per id")
     assert again.exit_code == 2
-    assert "one runs already" in again.output
+    assert "a simulation already runs" in again.output
     assert not any(psutil.pid_exists(pid) for pid in ready["pids"])
     assert not (home / "simulate.json").exists()
 

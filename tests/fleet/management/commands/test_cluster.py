@@ -20,8 +20,8 @@ def _said(*words: str) -> str:
 def test_set_and_list_what_changes_ask_for() -> None:
     """What is not named stays; the log has before and after."""
     ensure_default_cluster()
-    assert "second_approver: yes" in _said("set", "default", "--second-approver", "yes")
-    assert "production: no  second_approver: yes" in _said("list")
+    assert "review required: yes" in _said("set", "default", "--require-review", "yes")
+    assert "production: no  review required: yes" in _said("list")
     assert Cluster.objects.get().second_approver
     entry = AuditEntry.objects.get(action="cluster.set")
     assert (entry.before["second_approver"], entry.after["second_approver"]) == (False, True)
@@ -29,5 +29,5 @@ def test_set_and_list_what_changes_ask_for() -> None:
 
 def test_set_unknown_cluster() -> None:
     """One line, and nothing changed."""
-    with pytest.raises(CommandError, match="no cluster eu"):
+    with pytest.raises(CommandError, match="Cluster eu was not found"):
         call_command("cluster", "set", "eu", "--production", "yes")

@@ -48,9 +48,9 @@ def console(
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"REFLOAT_DEBUG": "perhaps"}, "REFLOAT_DEBUG='perhaps' is not a switch"),
+        ({"REFLOAT_DEBUG": "perhaps"}, "REFLOAT_DEBUG='perhaps' is invalid"),
         ({"REFLOAT_TLS_CA": "nowhere.pem"}, "REFLOAT_TLS_CA=nowhere.pem cannot be read"),
-        ({"DATABASE_URL": "oops"}, "DATABASE_URL cannot be read"),
+        ({"DATABASE_URL": "oops"}, "DATABASE_URL is invalid"),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], message: str) -> None:

@@ -11,14 +11,14 @@ from fleet.management.commands.demo import Command
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--agents", "-1"], "--agents: -1 is out of range: 0 to 20000"),
+        (["--agents", "-1"], "--agents: -1 is out of range: use 0 to 20000"),
         (["--agents", "many"], "--agents: 'many' is not a whole number"),
-        (["--auths", "0"], "--auths: 0 is out of range: 1 to 50"),
-        (["--proxies", "201"], "--proxies: 201 is out of range: 1 to 200"),
-        (["--regions", "21"], "--regions: 21 is out of range: 1 to 20"),
-        (["--connections", "0"], "--connections: 0 is out of range: at least 1"),
+        (["--auths", "0"], "--auths: 0 is out of range: use 1 to 50"),
+        (["--proxies", "201"], "--proxies: 201 is out of range: use 1 to 200"),
+        (["--regions", "21"], "--regions: 21 is out of range: use 1 to 20"),
+        (["--connections", "0"], "--connections: 0 is out of range: use at least 1"),
         (["--connections", "2", "--mesh"], "--mesh: not allowed with argument --connections"),
-        (["--announce-ttl", "1ns"], "--announce-ttl: '1ns' is shorter than 100ms"),
+        (["--announce-ttl", "1ns"], "--announce-ttl: '1ns' is too short: use at least 100ms"),
         (["--agent-announce-ttl", "10"], "--agent-announce-ttl: '10' is not a duration"),
     ],
 )

@@ -36,16 +36,16 @@ def test_create_prints_a_password_that_signs_in() -> None:
 def test_create_with_a_password_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not printed, and never on a command line."""
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
-    assert _run("create", "vera", "--role", "viewer", "--password-stdin") == "vera is viewer"
+    assert _run("create", "vera", "--role", "viewer", "--password-stdin") == "vera created with role viewer"
     assert User.objects.get(username="vera").check_password("correct horse battery")
 
 
 def test_role_off_and_on() -> None:
     """A role replaces the one before; who is off may nothing, and keeps the role for later."""
     _run("create", "vera", "--role", "viewer")
-    assert _run("role", "vera", "admin") == "vera is admin"
+    assert _run("role", "vera", "admin") == "vera has role admin"
     assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
-    _run("off", "vera")
+    _run("disable", "vera")
     rows = list(AuditEntry.objects.order_by("pk"))
     assert [(row.action, row.subject, row.outcome) for row in rows] == [
         (f"user.{what}", "vera", "done") for what in ("create", "role", "off")
@@ -56,8 +56,8 @@ def test_role_off_and_on() -> None:
     assert not has_permission(User.objects.get(), Permission.VIEW_FLEET)
     (row,) = json.loads(_run("list", "--json"))
     assert (row["username"], row["roles"], row["active"]) == ("vera", ["admin"], False)
-    assert _run("list") == "vera  admin  all clusters  (off)"
-    _run("on", "vera")
+    assert _run("list") == "vera  admin  all clusters  (disabled)"
+    _run("enable", "vera")
     assert has_permission(User.objects.get(), Permission.MANAGE_ACCESS)
 
 
@@ -67,7 +67,7 @@ def test_role_off_and_on() -> None:
         ("create", "taken", "--role", "viewer"),
         ("create", "not a name", "--role", "viewer"),
         ("role", "nobody", "viewer"),
-        ("off", "nobody"),
+        ("disable", "nobody"),
     ],
 )
 def test_wrong_words_are_one_line(words: tuple[str, ...]) -> None:
@@ -95,7 +95,7 @@ def test_sessions_do_not_come_back_with_the_account() -> None:
     vera, olaf = Client(), Client()
     vera.force_login(User.objects.get(username="vera"))
     olaf.force_login(User.objects.get(username="olaf"))
-    _run("off", "vera")
-    _run("on", "vera")
+    _run("disable", "vera")
+    _run("enable", "vera")
     assert vera.get("/accounts/password/change/").status_code == 302
     assert olaf.get("/accounts/password/change/").status_code == 200
