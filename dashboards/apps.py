@@ -1,4 +1,4 @@
-"""The pages as a Django app."""
+"""The Django app of the console."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class DashboardsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        """Register the checks; they import models, which load only now."""
+        """Register the system checks. They import models, which are not loaded before."""
         from dashboards import checks  # noqa: F401 - registers the system checks

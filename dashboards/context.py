@@ -1,4 +1,4 @@
-"""What every template may use."""
+"""The context processor: variables of every template."""
 
 from __future__ import annotations
 
@@ -18,40 +18,52 @@ from fleet.vocabulary.rollouts import RolloutStepState
 from fleet.vocabulary.tags import Tone
 from fleet.vocabulary.verdicts import State
 
-#: Words that have the colours of a verdict, by what their CSS classes begin with: `instance-silent`.
+#: Values that have the colours of an agent state, by prefix of their CSS classes: `instance-silent`.
 _CLASS_PREFIXES = {"instance": InstanceState, "severity": Severity, "incident": Severity, "toast": Severity}
 _TAGS = (*ChangeState, *CampaignAgentState, *RolloutStepState, *AuditOutcome, *PolicyCellState)
 
 
 def _css_classes_of(state: State) -> list[str]:
     return [
-        f"{prefix}-{member.slug}" for prefix, members in _CLASS_PREFIXES.items() for member in members if member.look.like is state
+        f"{prefix}-{member.slug}"
+        for prefix, members in _CLASS_PREFIXES.items()
+        for member in members
+        if member.look.like is state
     ]
 
 
 _VERDICTS = {
     "verdicts": [(state, _css_classes_of(state)) for state in State],
-    #: Instances have the symbol of the verdict where they have its name.
+    #: An instance state with the name of an agent state has the symbol of the agent state.
     "shapes": {member.slug: member.look.shape for member in (*InstanceState, *State)},
-    "tones": [(tone, dict.fromkeys(member.value for member in _TAGS if member.tone is tone)) for tone in Tone],
+    "tones": [
+        (tone, dict.fromkeys(member.value for member in _TAGS if member.tone is tone)) for tone in Tone
+    ],
     "verdict_words": [
-        {"slug": verdict.slug, "label": verdict.label, "headline": verdict.look.headline, "colour": verdict.look.colours[0]}
+        {
+            "slug": verdict.slug,
+            "label": verdict.label,
+            "headline": verdict.look.headline,
+            "colour": verdict.look.colours[0],
+        }
         for verdict in State
     ],
 }
 
 
 def console(request: HttpRequest) -> dict[str, Any]:
-    """Return the `cluster` of the URL, and what else every page needs.
+    """Return the context of every page, with the `cluster` of the URL.
 
-    `url_prefix`: of links in the cluster ("" or "/c/NAME"); `can`: codenames of permissions; `verdicts`, each with the
-    classes that have its colours, and what scripts know of them, `verdict_words`; `shapes`: symbols by
-    name; `tones` of tags, each with its words.
+    `url_prefix`: prefix of links in the cluster ("" or "/c/NAME"); `can`: codenames of the user's permissions;
+    `verdicts`: agent states, each with the CSS classes that have its colours; `verdict_words`: the agent states for
+    scripts; `shapes`: symbols by name; `tones`: colours of tags, each with the slugs of the tags.
     """
     match = request.resolver_match
     cluster = str(match.kwargs.get("cluster", DEFAULT_CLUSTER)) if match else DEFAULT_CLUSTER
     user = getattr(request, "user", None)
-    can = {permission.value for permission in Permission if user is not None and has_permission(user, permission)}
+    can = {
+        permission.value for permission in Permission if user is not None and has_permission(user, permission)
+    }
     return {
         "cluster": cluster,
         "url_prefix": "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}",

@@ -1,4 +1,4 @@
-"""What every answer passes on its way out."""
+"""Middleware: headers of every response, JSON errors of the API, and the audit log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_STORE = "private, no-store"
 
 @sync_and_async_middleware
 def api_problems(get_response: Any) -> SyncHandler | AsyncHandler:
-    """Answer a wrong method below /api/ with a sentence in JSON, as the API answers all that is wrong.
+    """Respond to a wrong method below /api/ with an error in JSON, and set headers of every response.
 
-    The API's own handlers are not asked: ninja refuses a method before it knows whose route it is.
+    The exception handlers of the API do not get this error: ninja refuses a method before it finds the route.
     """
     if iscoroutinefunction(get_response):
         get_response_async = cast("AsyncHandler", get_response)
@@ -42,7 +42,7 @@ def api_problems(get_response: Any) -> SyncHandler | AsyncHandler:
 
 @sync_and_async_middleware
 def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
-    """See that every attempt to change something has its row in the log."""
+    """Write an entry to the audit log for every attempt to change something."""
     if iscoroutinefunction(get_response):
         get_response_async = cast("AsyncHandler", get_response)
 
@@ -66,13 +66,13 @@ def log_attempts(get_response: Any) -> SyncHandler | AsyncHandler:
 
 
 def _complete_response(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    # So that somebody can name a request in a report, and find it in the log of changes.
+    # With this id, users can report a request, and find it in the audit log.
     response.headers[REQUEST_ID_HEADER] = request_id_of(request)
-    # Pages show names, incidents and addresses: no browser or proxy keeps a copy, unless a view says what it may.
+    # Pages show names, incidents and addresses: browsers and proxies must not store them, unless a view allows it.
     response.headers.setdefault("Cache-Control", _NO_STORE)
     if response.status_code != 405 or not request.path.startswith("/api/"):
         return response
     allowed_methods = response.headers.get("Allow", "")
-    sentence = f"{request.method} is not allowed at this address, only {allowed_methods}."
+    sentence = f"{request.method} is not allowed for this URL. Allowed: {allowed_methods}."
     headers = {name: response.headers[name] for name in (REQUEST_ID_HEADER, "Cache-Control")}
     return JsonResponse({"detail": sentence}, status=405, headers={"Allow": allowed_methods, **headers})

@@ -1,4 +1,4 @@
-"""Routes of the console. Short URLs mean the default cluster; the same pages stand under /c/<cluster>/."""
+"""Routes of the console. Short URLs belong to the default cluster; /c/<cluster>/ has the same pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ handler500 = "dashboards.system.errors.broken"
 
 
 def _pages(suffix: str) -> list[URLPattern | URLResolver]:
-    """The pages of one cluster; `suffix` tells the names of the two sets apart."""
+    """Return the routes of the pages of one cluster; `suffix` keeps the names of the two sets apart."""
     return [
         path("", fleet_now.fleet_now if suffix else fleet_now.home, name=f"fleet-now{suffix}"),
         path("map/", fleet_map.fleet_map, name=f"map{suffix}"),

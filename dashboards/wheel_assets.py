@@ -1,4 +1,4 @@
-"""Static files out of installed wheels: plotly's own bundle, so that none is vendored and no CDN is asked."""
+"""Static files from installed packages: the bundle of plotly, so that neither a copy nor a CDN is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import override
 
 
 class CollectedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc] # servestatic is untyped
-    """Hashed names also where one of our scripts imports another: a new page must not run an old module."""
+    """Hashes the names in imports of scripts too, so that a new page never runs an old module."""
 
     support_js_module_import_aggregation = True
 
@@ -24,7 +24,7 @@ BUNDLE = "plotly.min.js"
 
 
 class PlotlyFinder(BaseFinder):
-    """Finds `plotly/plotly.min.js` in the plotly wheel, without importing plotly (0.3 s)."""
+    """Finds `plotly/plotly.min.js` in the plotly package, without importing plotly, which takes 0.3 s."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,13 +36,13 @@ class PlotlyFinder(BaseFinder):
 
     @override
     def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
-        """Find the one file we serve."""
+        """Return the path of the bundle, if `path` names it."""
         if path != f"plotly/{BUNDLE}":
-            return []  # Django takes a None for something found
+            return []  # Django would take None for a result
         bundle_path = self.storage.path(BUNDLE)
         return [bundle_path] if find_all else bundle_path
 
     @override
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
-        """List it for collectstatic and ServeStatic."""
+        """Yield the bundle, for collectstatic and ServeStatic."""
         yield BUNDLE, self.storage

@@ -1,3 +1,3 @@
-"""Who people are, and their tokens. docs/access.md"""
+"""Sign-in, roles from the identity provider, and API tokens. docs/reference/access.md"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The form that makes a token."""
+"""The form that creates an API token."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from fleet.models.access import Permission, has_permission
 
 
 class TokenForm(forms.Form):
-    """Name, scopes among those its user has, and how long it lives."""
+    """Name, scopes (of those that the user has) and lifetime of a new token."""
 
-    name = forms.CharField(max_length=100, help_text="What uses it, for example: prometheus.")
+    name = forms.CharField(
+        max_length=100, help_text="The program that uses the token, for example: prometheus."
+    )
     scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     days = forms.IntegerField(
-        min_value=1, max_value=3650, initial=90, label="Days until it expires", help_text="At most 3650."
+        min_value=1, max_value=3650, initial=90, label="Expires after (days)", help_text="1 to 3,650 days."
     )
 
     def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
@@ -30,10 +32,10 @@ class TokenForm(forms.Form):
 
     @property
     def selected_scopes(self) -> tuple[Permission, ...]:
-        """The scopes, after validation."""
+        """Scopes of the new token; only after validation."""
         return tuple(Permission(scope) for scope in self.cleaned_data["scopes"])
 
     @property
     def lifetime(self) -> timedelta:
-        """How long it lives, after validation."""
+        """Lifetime of the new token; only after validation."""
         return timedelta(days=self.cleaned_data["days"])

@@ -1,6 +1,6 @@
-"""How people become users: never by signing up; an admin makes them, or the identity provider vouches for them.
+"""Accounts: an admin creates them, or the first OpenID Connect sign-in does. There is no sign-up.
 
-Hooks of django-allauth (ACCOUNT_ADAPTER, SOCIALACCOUNT_ADAPTER). docs/access.md, *OpenID Connect*.
+Hooks of django-allauth (ACCOUNT_ADAPTER, SOCIALACCOUNT_ADAPTER). docs/reference/access.md, *OpenID Connect*.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ logger = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is untyped
-    """Nobody signs up, nobody locks others out, and who has just signed in is not asked again."""
+    """Disables sign-up, keeps users from locking each other out, and counts a recent sign-in as recent proof."""
 
     @override
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Refuse."""
+        """Return False: nobody can sign up."""
         return False
 
     @override
     def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
-        """Count signing in as proof too: allauth asks again even a second after it."""
+        """Return whether the user must authenticate again; unlike in allauth, a recent sign-in counts as proof."""
         request = self.request
         if request is not None and recent_proof.is_counted(request):
             return False
         is_required = bool(super().is_reauthentication_required(app=app, **kwargs))
         if is_required and request is not None:
-            refusals.record(request, "asked to prove again who it is")
+            refusals.record(request, "reauthentication required")
         return is_required
 
     @override
     def is_safe_url(self, url: str) -> bool:
-        """Accept addresses of the console at the host that people see now, and no other.
+        """Return whether `url` is on the host of the current request; other hosts are refused.
 
-        allauth takes every allowed host and every trusted origin: a link to our sign-in would lead to another program
-        on `localhost`.
+        allauth accepts every allowed host and every trusted origin: a link to the sign-in page could then redirect to
+        another program on `localhost`.
         """
         request = context.request
         return url_has_allowed_host_and_scheme(
@@ -60,44 +60,46 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # allauth is 
 
     @override
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
-        """Count failed sign-ins of an account for each address apart: nobody locks an account from elsewhere."""
+        """Count failed sign-ins per account and client address, so that nobody can lock an account from elsewhere."""
         account = super()._get_login_attempts_cache_key(request, **credentials)
         return f"{account}:{_network_of(self.get_client_ip(request))}"
 
 
 class OidcAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # allauth is untyped
-    """Somebody whose groups give a role becomes a user at the first sign-in, and has that role at every one."""
+    """Creates a user at the first sign-in if a group gives a role, and sets that role at every sign-in."""
 
     @override
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        """Accept whom the claims, or the default, give a role."""
+        """Return whether the claims, or the default role, give a role."""
         return bool(role_of(_claims(sociallogin)))
 
     @override
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Refuse a person without a role; give an existing user the role of today's claims."""
+        """Refuse a user without a role; set the role of an existing user from the current claims."""
         role = role_of(_claims(sociallogin))
         if not role:
             if sociallogin.is_existing:
-                # Tokens and open sockets of somebody who left the groups end with the role.
+                # The role ends, and with it the tokens and open sockets of a user who left the groups.
                 set_role(sociallogin.user, "")
-            logger.warning("sign-in refused: the groups of %r give no role", sociallogin.account.uid)
+            logger.warning("sign-in refused: no group of %r is mapped to a role", sociallogin.account.uid)
             raise ImmediateHttpResponse(
-                render(request, "403.html", {"reason": "Your groups give no role here."}, status=403)
+                render(
+                    request, "403.html", {"reason": "None of your groups is mapped to a role."}, status=403
+                )
             )
         if sociallogin.is_existing:
             set_role(sociallogin.user, role)
 
     @override
     def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
-        """Give a new user the role of the claims."""
+        """Save a new user with the role from the claims."""
         user: User = super().save_user(request, sociallogin, form)
         set_role(user, role_of(_claims(sociallogin)))
         return user
 
 
 def role_of(claims: Mapping[str, Any]) -> str:
-    """The strongest role that the groups claim gives, else the default role; empty when there is none."""
+    """Return the strongest role that the groups claim gives, otherwise the default role; empty if there is none."""
     groups = claims.get(settings.REFLOAT_OIDC_GROUPS_CLAIM) or []
     group_names = {groups} if isinstance(groups, str) else {str(group) for group in groups}
     roles = {role for role, group in settings.REFLOAT_OIDC_ROLES if group in group_names}
@@ -108,15 +110,19 @@ def role_of(claims: Mapping[str, Any]) -> str:
 
 
 def _network_of(address: str) -> str:
-    """Return the address, of IPv6 the network of 64 bits: whoever has one address there has all of them."""
+    """Return an IPv4 address, or the /64 network of an IPv6 address: one client can use all addresses of it."""
     try:
         ip_address = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((ip_address, 64), strict=False)) if ip_address.version == 6 else str(ip_address)
+    return (
+        str(ipaddress.ip_network((ip_address, 64), strict=False))
+        if ip_address.version == 6
+        else str(ip_address)
+    )
 
 
 def _claims(sociallogin: Any) -> dict[str, Any]:
-    """The ID token's claims with the userinfo's over them; allauth keeps both in `extra_data`."""
+    """Return the claims of the ID token, updated with those of userinfo; allauth keeps both in `extra_data`."""
     extra_data = sociallogin.account.extra_data
     return {**extra_data, **(extra_data.get("id_token") or {}), **(extra_data.get("userinfo") or {})}

@@ -1,4 +1,4 @@
-"""Tokens: make one (shown once), see when each was used, revoke. Whoever manages access sees everybody's."""
+"""API tokens: create, list, revoke. A user who manages access sees the tokens of all users."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fleet.models.tokens import ApiToken
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def tokens(request: HttpRequest) -> HttpResponseBase:
-    """List tokens, make one (POST), or revoke one (POST with `revoke`, a token's id).
+    """List tokens, create one (POST), or revoke one (POST with `revoke`, the id of a token).
 
     Template `dashboards/tokens.html`: `page`, `tokens` (TokenRow), `form` (TokenForm), `secret` (the new token's
-    string, this once, else empty), `everybody` (whether others' tokens are shown too).
+    string, shown once, otherwise empty), `everybody` (whether the tokens of all users are shown).
     """
     if request.method == "POST":
         return _revoke_token(request) if "revoke" in request.POST else _create_token(request)
@@ -36,7 +36,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
 
 
 def _create_token(request: HttpRequest) -> HttpResponseBase:
-    # A token outlives the session. A leaked one is revoked at once.
+    # A token outlives the session. Revoking needs no proof: a leaked token must end at once.
     recent_proof.require(request)
     user = signed_in_user_of(request)
     form = TokenForm(user, request.POST)
@@ -52,7 +52,7 @@ def _create_token(request: HttpRequest) -> HttpResponseBase:
 def _revoke_token(request: HttpRequest) -> HttpResponseBase:
     token = get_object_or_404(_visible_tokens(signed_in_user_of(request)), pk=row_id(request.POST["revoke"]))
     token_actions.revoke_token(token, request_actor.signed_in_actor_of(request), timezone.now())
-    messages.success(request, f"The token {token} is revoked.")
+    messages.success(request, f"Token {token} was revoked.")
     return redirect("tokens")
 
 
@@ -61,7 +61,9 @@ def _render_tokens(request: HttpRequest, form: TokenForm, secret: str = "") -> H
     now = timezone.now()
     context = {
         "page": "tokens",
-        "tokens": [presenters.token_row(token, now) for token in _visible_tokens(user).select_related("user")],
+        "tokens": [
+            presenters.token_row(token, now) for token in _visible_tokens(user).select_related("user")
+        ],
         "form": form,
         "secret": secret,
         "everybody": _can_manage_access(user),
@@ -75,5 +77,5 @@ def _visible_tokens(user: User) -> QuerySet[ApiToken]:
 
 
 def _can_manage_access(user: User) -> bool:
-    """Whether `user` manages everybody's access: that concerns every cluster."""
+    """Return whether `user` manages the access of all users, which concerns every cluster."""
     return can_write(user, Permission.MANAGE_ACCESS, "")

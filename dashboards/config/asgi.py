@@ -1,4 +1,4 @@
-"""The console as one ASGI application: pages, API and static files by http, live data by sockets."""
+"""The console as one ASGI application: pages, API and static files by HTTP, live updates by WebSocket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers outlive the loss of Redis at any moment: CELERY_WORKER_CONSUMER of `settings`."""
+"""A Celery consumer that survives the loss of Redis at any time: CELERY_WORKER_CONSUMER in `settings`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ log = logging.getLogger(__name__)
 
 
 class LastingConsumer(Consumer):
-    """Celery's consumer. The loss of Redis ends the connection, never the worker."""
+    """Celery's consumer, with one change: the loss of Redis ends the connection, never the worker."""
 
     @override
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Let go of a connection that failed.
+        """Close a failed connection.
 
-        A message whose acknowledgement could not be sent is put back when its channel closes; kombu 5.7 does so when
-        the channel has no connection any more, and fails. Celery takes only errors of connections for what they are
-        here, and ends the worker. Redis has the message still: it comes again when its visibility timeout is over.
+        When a channel closes, kombu 5.7 puts unacknowledged messages back. Without a connection, that raises an
+        AttributeError. Celery handles only connection errors here, so the worker would end. Redis still has the
+        message, and delivers it again after its visibility timeout.
         """
         try:
             super().on_connection_error_after_connected(exc)
         except AttributeError as error:
-            log.warning("worker.unacknowledged: a message that was not acknowledged comes again (%s)", error)
+            log.warning(
+                "worker.unacknowledged: an unacknowledged message will be delivered again (%s)", error
+            )

@@ -1,4 +1,4 @@
-"""Strict readers of the environment: a wrong value stops the start with a sentence, never a silent default."""
+"""Strict readers of environment variables: an invalid value stops the start with an error."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 
 class SettingError(Exception):
-    """A setting that cannot be read; the sentence names it and says how to mend it."""
+    """An invalid setting; the message names it and says how to fix it."""
 
 
 def text(name: str, default: str = "") -> str:
-    """A string."""
+    """Return the variable `name`; `default` if it is unset."""
     return os.environ.get(name, default)
 
 
 def switch(name: str, *, default: bool = False) -> bool:
-    """True or False, spelled `true` or `false`."""
+    """Return a boolean, written as `true` or `false`. Raises SettingError."""
     raw = os.environ.get(name)
     if raw is None or raw == "":
         return default
     if raw.lower() not in {"true", "false"}:
-        raise SettingError(f"{name}={raw!r} is not a switch: use true or false")
+        raise SettingError(f"{name}={raw!r} is invalid: use true or false")
     return raw.lower() == "true"
 
 
 def seconds(name: str, default: float) -> float:
-    """A positive number of seconds."""
+    """Return a positive number of seconds. Raises SettingError."""
     raw = os.environ.get(name)
     if raw is None or raw == "":
         return default
@@ -35,27 +35,27 @@ def seconds(name: str, default: float) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise SettingError(f"{name}={raw!r} is not a positive number of seconds")
+        raise SettingError(f"{name}={raw!r} is not a positive number of seconds, for example 2.5")
     return number
 
 
 def integer(name: str, default: int) -> int:
-    """A whole number, not negative."""
+    """Return an integer that is not negative. Raises SettingError."""
     raw = os.environ.get(name)
     if raw is None or raw == "":
         return default
     if not (raw.isascii() and raw.isdigit() and len(raw) < 10):
-        raise SettingError(f"{name}={raw!r} is not a whole number")
+        raise SettingError(f"{name}={raw!r} is not a whole number from 0 to 999999999")
     return int(raw)
 
 
 def string_list(name: str) -> list[str]:
-    """A comma-separated list, without empty items."""
+    """Return the items of a comma-separated list, without empty ones."""
     return [entry.strip() for entry in os.environ.get(name, "").split(",") if entry.strip()]
 
 
 def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
-    """One of a few words."""
+    """Return one of the `choices` values. Raises SettingError."""
     raw = os.environ.get(name) or default
     if raw not in choices:
         raise SettingError(f"{name}={raw!r} is not one of: {', '.join(choices)}")
@@ -63,18 +63,18 @@ def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
 
 
 def pairs(name: str) -> tuple[tuple[str, str], ...]:
-    """A comma-separated list of `left=right`; a left may stand more than once."""
+    """Return the pairs of a comma-separated list of `left=right`; a left side may occur several times."""
     name_value_pairs = []
     for entry in string_list(name):
         key, sign, right = entry.partition("=")
         if not (key.strip() and sign and right.strip()):
-            raise SettingError(f"{name}: {entry!r} is not of the form name=value")
+            raise SettingError(f"{name}: {entry!r} is not in the form name=value")
         name_value_pairs.append((key.strip(), right.strip()))
     return tuple(name_value_pairs)
 
 
 def secret(name: str) -> str | None:
-    """A secret, from NAME or from the file that NAME_FILE names; None when neither is set."""
+    """Return a secret from NAME, or from the file in NAME_FILE; None if neither is set. Raises SettingError."""
     path = os.environ.get(f"{name}_FILE")
     if path:
         try:
@@ -82,9 +82,9 @@ def secret(name: str) -> str | None:
         except OSError as error:
             raise SettingError(f"{name}_FILE={path!r} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise SettingError(f"{name}_FILE={path!r} cannot be read: it is no text in UTF-8") from error
+            raise SettingError(f"{name}_FILE={path!r} cannot be read: it is not UTF-8 text") from error
         if not content:
-            # Whoever names a file wants what is in it, and nothing instead of it.
+            # An empty file is an error: there is no fallback for a file that was set explicitly.
             raise SettingError(f"{name}_FILE={path!r} is empty")
         return content
     return os.environ.get(name) or None

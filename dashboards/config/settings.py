@@ -1,4 +1,4 @@
-"""The console's settings: environment only, and a fresh clone runs with none set. docs/settings.md lists them."""
+"""The settings of the console, from environment variables; all have defaults. docs/reference/settings.md lists them."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from fleet.protocol.destination.health import READINGS
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
-#: State of this installation: database, keys, embedded Valkey, logs.
+#: Directory with the state of this installation: database, keys, embedded Valkey, logs.
 REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
 #: Prefix of every Redis key and channel; tests choose a random one.
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
-#: host:port of auths to begin with, for the cluster `default`; the others are found from them.
+#: host:port of initial auths of the cluster `default`; the other auths are discovered from these.
 REFLOAT_AUTHS = env.string_list("REFLOAT_AUTHS")
-#: host:port of a gateway for unary calls to auths of the cluster `default`; when it fails, the auths are asked.
+#: host:port of a gateway for unary calls to auths of the cluster `default`; if it fails, the auths are called directly.
 REFLOAT_GATEWAY = env.text("REFLOAT_GATEWAY")
-#: Seconds between rounds, and what one poll may take.
+#: Seconds between rounds (polls of the whole fleet), and timeout of one poll in seconds.
 REFLOAT_ROUND_INTERVAL = env.seconds("REFLOAT_ROUND_INTERVAL", 5.0)
 REFLOAT_ROUND_DEADLINE = env.seconds("REFLOAT_ROUND_DEADLINE", 2.0)
-#: Of a poller's reads of the lists, within a round's deadline: how often again, and not before how many seconds.
+#: Retries of a poller's reads of the lists, within the deadline of a round, and seconds before a retry.
 REFLOAT_READ_RETRIES = env.integer("REFLOAT_READ_RETRIES", 1)
 REFLOAT_READ_RETRY_BACKOFF = env.seconds("REFLOAT_READ_RETRY_BACKOFF", 0.05)
-#: An instance is polled over a fresh channel every n-th round: reuse hides a dead listener behind a live connection.
+#: An instance is polled over a new channel every n rounds: a live connection would hide a dead listener.
 REFLOAT_FRESH_CHANNEL_ROUNDS = env.integer("REFLOAT_FRESH_CHANNEL_ROUNDS", 10)
-#: How polls of an instance are read as probes of a destination.
+#: How polls of an instance count as probes of its destination health.
 REFLOAT_DESTINATION_HEALTH = env.choice("REFLOAT_DESTINATION_HEALTH", "recommended", tuple(READINGS))
-#: Instances in one shard, that is in one Celery task.
+#: Instances in one shard, which is one Celery task.
 REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
-#: Days that changes of agents' states are kept; 0: for ever.
+#: Days that the state history of agents is kept; 0 means for ever.
 REFLOAT_HISTORY_DAYS = env.integer("REFLOAT_HISTORY_DAYS", 90)
-#: Seconds between two looks for incidents.
+#: Seconds between two evaluations of the alert rules.
 REFLOAT_ALERT_INTERVAL = env.seconds("REFLOAT_ALERT_INTERVAL", 1.0)
-#: Where people reach the console, for links in messages.
+#: Public URL of the console, for links in notifications.
 REFLOAT_PUBLIC_URL = env.text("REFLOAT_PUBLIC_URL")
-#: Told every minute that we look for incidents; it tells somebody when it is not.
+#: URL of a dead man's switch. It gets a request every minute while alerting runs, and alerts when the requests stop.
 REFLOAT_DEADMAN_URL = env.secret("REFLOAT_DEADMAN_URL") or ""
-#: TLS towards the fleet: CA, and our certificate and key for mTLS. Paths; empty means plain.
+#: TLS to the fleet: paths of the CA, and of certificate and key for mTLS; empty means no TLS.
 REFLOAT_TLS_CA = env.text("REFLOAT_TLS_CA")
 REFLOAT_TLS_CERT = env.text("REFLOAT_TLS_CERT")
 REFLOAT_TLS_KEY = env.text("REFLOAT_TLS_KEY")
-#: Expected in the certificates of all instances; empty: the name of the role that is dialled.
+#: Expected name in the certificates of all instances; empty means the name of the instance's role.
 REFLOAT_TLS_SERVER_NAME = env.text("REFLOAT_TLS_SERVER_NAME")
 
 
 def _secret_key() -> str:
-    """REFLOAT_SECRET_KEY, or one made at the first start and kept in REFLOAT_HOME."""
+    """Return REFLOAT_SECRET_KEY, or the key in REFLOAT_HOME, which the first start creates."""
     configured_key = env.secret("REFLOAT_SECRET_KEY")
     if configured_key:
         return configured_key
@@ -69,19 +69,21 @@ def _secret_key() -> str:
         stored_key = key_file.read_text()
     except OSError as error:
         raise env.SettingError(
-            f"REFLOAT_HOME={str(REFLOAT_HOME)!r} cannot keep our state: {error.filename}: {error.strerror}"
+            f"REFLOAT_HOME={str(REFLOAT_HOME)!r} cannot be written: {error.filename}: {error.strerror}"
         ) from error
     if not stored_key.strip():
-        raise env.SettingError(f"{str(key_file)!r} is empty: delete it, then everybody has to sign in again")
+        raise env.SettingError(
+            f"{str(key_file)!r} is empty. Delete this file to create a new key; all users then have to sign in again"
+        )
     return stored_key
 
 
 SECRET_KEY = _secret_key()
 DEBUG = env.switch("REFLOAT_DEBUG")
 ALLOWED_HOSTS = env.string_list("REFLOAT_ALLOWED_HOSTS") or ["localhost", "127.0.0.1", "[::1]"]
-#: People reach the console over https: cookies are marked secure, http is redirected.
+#: Users reach the console over https: cookies are marked secure, http is redirected.
 REFLOAT_HTTPS = env.switch("REFLOAT_HTTPS")
-#: Reverse proxies in front of the console, for the client's address in rate limits.
+#: Number of reverse proxies in front of the console, to find the client address for rate limits.
 REFLOAT_TRUSTED_PROXIES = env.integer("REFLOAT_TRUSTED_PROXIES", 0)
 
 INSTALLED_APPS = [
@@ -94,7 +96,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "csp",
-    # Before allauth: our templates of its pages win.
+    # Before allauth: the templates of `dashboards` take precedence.
     "dashboards",
     "fleet",
     "ninja",
@@ -139,18 +141,18 @@ TEMPLATES: list[dict[str, Any]] = [
 
 
 def _database() -> dict[str, Any]:
-    """DATABASE_URL, or SQLite in WAL mode. IMMEDIATE: a writer waits its turn, not fails in mid-transaction."""
+    """Return the database of DATABASE_URL, or SQLite in WAL mode. IMMEDIATE: writers wait instead of failing later."""
     url = env.secret("DATABASE_URL")
     if url:
-        # No kept connections: under ASGI every request runs in a thread of its own, and would keep one each.
+        # No persistent connections: under ASGI, every request runs in its own thread, which would keep one.
         try:
             return dict(dj_database_url.parse(url, conn_max_age=0))
         except ValueError as error:
-            raise env.SettingError(f"DATABASE_URL cannot be read: {error}") from error
+            raise env.SettingError(f"DATABASE_URL is invalid: {error}") from error
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": REFLOAT_HOME / "refloat.sqlite3",
-        # A file for tests too: threads of sockets and of requests see one database.
+        # Tests need a file too, because the threads of sockets and requests share the database.
         "TEST": {"NAME": REFLOAT_HOME / "test.sqlite3"},
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
@@ -163,13 +165,13 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-#: REDIS_URL as given; None lets `manage.py console` start an embedded Valkey.
+#: REDIS_URL as set; if None, `manage.py console` starts an embedded Valkey.
 REDIS_URL_GIVEN = env.secret("REDIS_URL")
-#: The one given, or the embedded Valkey that runs on REFLOAT_HOME, or the place where one usually is.
+#: REDIS_URL, or the embedded Valkey that runs in REFLOAT_HOME, or the usual local URL.
 REDIS_URL = REDIS_URL_GIVEN or running_url(REFLOAT_HOME / "valkey") or "redis://127.0.0.1:6379/0"
 CHANNEL_LAYERS = {
     "default": {
-        # The pub/sub layer: the core layer blocks for as long as redis-py 8 waits for a socket (channels_redis#422).
+        # The pub/sub layer: the core layer blocks while redis-py 8 waits for a socket (channels_redis#422).
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{REFLOAT_PREFIX}:layer"},
     },
@@ -178,12 +180,12 @@ CHANNEL_LAYERS = {
 CELERY_BROKER_URL = REDIS_URL
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": f"{REFLOAT_PREFIX}:celery:",
-    # The worker blocks for a second at a time: longer than that, and never for ever.
+    # More than the second for which the worker blocks, but not infinite.
     "socket_timeout": 5.0,
     "socket_connect_timeout": 2.0,
     "socket_keepalive": True,
 }
-#: Redis may come later, and may go for a while: workers and beat wait for it.
+#: Workers and beat wait for Redis, at the start and later.
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_CONSUMER = "dashboards.config.consumer:LastingConsumer"
@@ -195,28 +197,28 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
 }
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "actions"
-#: Polls never wait behind anything else, and nothing else behind polls. History is written with the actions.
+#: Polls have a separate queue, so polls and other tasks never wait for each other. History is written with the actions.
 CELERY_TASK_ROUTES = {
     "fleet.tasks.start_round": {"queue": "polls"},
     "fleet.tasks.poll_shard": {"queue": "polls"},
 }
-#: A worker keeps its connection to the database for so many tasks; opening one takes as long as a small task. One that
-#: failed is closed at once (`dashboards.config.celery`).
+#: Number of tasks for which a worker keeps its database connection: opening one takes as long as a small task. A failed
+#: connection is closed at once (`dashboards.config.celery`).
 CELERY_DB_REUSE_MAX = 500
-#: A task held by a worker that is busy is a task nobody else can take.
+#: 1: a busy worker must not reserve tasks that other workers could run.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
-#: In memory: what is due follows from the clock alone, and a lost schedule file must not stop the rounds.
+#: In memory: due tasks depend only on the clock, and a lost schedule file must not stop the rounds.
 CELERY_BEAT_SCHEDULER = "dashboards.config.beat:ExactScheduler"
 CELERY_BEAT_SCHEDULE = {
     "start-round": {
         "task": "fleet.tasks.start_round",
         "schedule": REFLOAT_ROUND_INTERVAL,
-        # A round nobody started in time is skipped, so that rounds never pile up.
+        # A round that was not started in time is skipped, so that rounds never pile up.
         "options": {"expires": REFLOAT_ROUND_INTERVAL},
     },
     "tend": {
-        # One task for all that is done by the clock besides rounds: what a task costs is mostly being one.
+        # One task for all periodic work besides rounds: most of the cost of a task is overhead.
         "task": "fleet.tasks.tend",
         "schedule": 1.0,
         "options": {"expires": 1.0},
@@ -230,7 +232,7 @@ if REFLOAT_HISTORY_DAYS:
     }
 
 CACHES = {
-    # Rate limits of the sign-in live here. In the process, so that signing in works while Redis is down.
+    # For rate limits of the sign-in. In the process, so that sign-in works while Redis is down.
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
 }
 
@@ -238,8 +240,8 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-# Static files: straight out of the packages and of installed wheels (nothing is vendored, no CDN), or, with
-# REFLOAT_STATIC_COLLECTED, from STATIC_ROOT with hashed names and compressed, as `collectstatic` left them.
+# Static files come directly from the installed packages (no copies, no CDN) or, with REFLOAT_STATIC_COLLECTED, from
+# STATIC_ROOT, compressed and with hashed names, as written by `collectstatic`.
 REFLOAT_STATIC_COLLECTED = env.switch("REFLOAT_STATIC_COLLECTED")
 STATIC_URL = "/static/"
 STATIC_ROOT = REFLOAT_HOME / "static"
@@ -259,7 +261,7 @@ SERVESTATIC_USE_FINDERS = not REFLOAT_STATIC_COLLECTED
 SERVESTATIC_USE_MANIFEST = REFLOAT_STATIC_COLLECTED
 SERVESTATIC_ALLOW_ALL_ORIGINS = False
 
-# Sign-in: django-allauth with a second factor. Accounts are made by an admin or by the identity provider.
+# Sign-in: django-allauth with a second factor. An admin or the first OpenID Connect sign-in creates accounts.
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -273,7 +275,7 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_SESSION_REMEMBER = True
-#: What is dangerous asks for the password or the second factor again after this long, seconds.
+#: Seconds after which dangerous actions need the password or the second factor again.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = int(env.seconds("REFLOAT_REAUTHENTICATE_AFTER", 900))
 ALLAUTH_TRUSTED_PROXY_COUNT = REFLOAT_TRUSTED_PROXIES
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
@@ -285,12 +287,12 @@ MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not REFLOAT_HTTPS  # browsers allow http fo
 REFLOAT_OIDC_ISSUER = env.text("REFLOAT_OIDC_ISSUER")
 REFLOAT_OIDC_CLIENT_ID = env.text("REFLOAT_OIDC_CLIENT_ID")
 REFLOAT_OIDC_CLIENT_SECRET = env.secret("REFLOAT_OIDC_CLIENT_SECRET") or ""
-#: What the button says.
+#: Name of the identity provider on the sign-in button.
 REFLOAT_OIDC_NAME = env.text("REFLOAT_OIDC_NAME", "single sign-on")
-#: The claim that lists a person's groups, and which of them give which role: `viewer=staff,admin=sre-leads`.
+#: The claim with the groups of a user, and the mapping of roles to groups: `viewer=staff,admin=sre-leads`.
 REFLOAT_OIDC_GROUPS_CLAIM = env.text("REFLOAT_OIDC_GROUPS_CLAIM", "groups")
 REFLOAT_OIDC_ROLES = env.pairs("REFLOAT_OIDC_ROLES")
-#: The role of somebody whose groups give none; empty: such a person is refused.
+#: Role of users whose groups give none; empty means that their sign-in is refused.
 REFLOAT_OIDC_DEFAULT_ROLE = env.text("REFLOAT_OIDC_DEFAULT_ROLE")
 SOCIALACCOUNT_ADAPTER = "dashboards.access.sign_in.OidcAdapter"
 SOCIALACCOUNT_AUTO_SIGNUP = True
@@ -311,34 +313,34 @@ SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
     },
 }
 
-# Sessions and cookies. `Lax`: a link in an alert must open signed in.
+# Sessions and cookies. `Lax`, so that links in notifications open signed in.
 SESSION_COOKIE_AGE = int(env.seconds("REFLOAT_SESSION_AGE", 12 * 3600))
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = REFLOAT_HTTPS
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
-#: Origins besides the console's own that may post forms and open sockets: `https://console.example.com`.
+#: Other origins that may post forms and open sockets: `https://console.example.com`.
 CSRF_TRUSTED_ORIGINS = env.string_list("REFLOAT_TRUSTED_ORIGINS")
 SECURE_SSL_REDIRECT = REFLOAT_HTTPS
-#: Who asks whether the console is up or ready asks on its own port, in the clear, and follows no redirect.
+#: Health checks use the port of the console without TLS, and do not follow redirects.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
-# The server we ship speaks no TLS, so somebody in front of it does, and says so: without this, redirects have no end.
+# The web server has no TLS; a proxy in front of it adds this header. Without it, redirects would never end.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if REFLOAT_HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if REFLOAT_HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Whether the whole domain speaks https, for ever, is not ours to promise.
+# Refloat cannot promise https for the whole domain.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 
 def _form_targets() -> list[str]:
-    """Where a form may lead: Chromium applies form-action to redirects too, so the identity provider is named."""
+    """Return the allowed targets of forms. Chromium applies form-action to redirects too: to the identity provider."""
     if not REFLOAT_OIDC_ISSUER:
         return [SELF]
     issuer = urlsplit(REFLOAT_OIDC_ISSUER)
     return [SELF, f"{issuer.scheme}://{issuer.netloc}"]
 
 
-# Never 'unsafe-eval'. A page that needs inline styles says so at its view.
+# Never 'unsafe-eval'. Pages that need inline styles allow them at their view.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -353,7 +355,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# Mail: what allauth sends, and alerts. Without a host, mail goes nowhere.
+# Mail: notifications, and mail of allauth. Without a host, no mail is sent.
 EMAIL_HOST = env.text("REFLOAT_EMAIL_HOST")
 EMAIL_PORT = env.integer("REFLOAT_EMAIL_PORT", 587)
 EMAIL_HOST_USER = env.text("REFLOAT_EMAIL_USER")
@@ -362,7 +364,7 @@ EMAIL_USE_TLS = env.switch("REFLOAT_EMAIL_TLS", default=True)
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend"
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text("REFLOAT_EMAIL_FROM", "refloat@localhost")
 
-#: Level of our own log lines; libraries log warnings and worse. Everything goes to stderr.
+#: Level of log messages of Refloat; libraries log warnings and errors. Everything goes to stderr.
 REFLOAT_LOG_LEVEL = env.choice("REFLOAT_LOG_LEVEL", "info", ("debug", "info", "warning", "error")).upper()
 LOGGING = {
     "version": 1,
@@ -383,9 +385,9 @@ LOGGING = {
     "loggers": {
         "fleet": {"level": REFLOAT_LOG_LEVEL},
         "dashboards": {"level": REFLOAT_LOG_LEVEL},
-        # A traceback a second while Redis is away; the hub says once that it is, and once that it is back.
+        # It logs a traceback per second while Redis is down; the hub logs the loss and the return of Redis once.
         "channels_redis": {"level": "CRITICAL"},
-        # Its own handlers would print every request error twice.
+        # The handlers of Django would print every request error twice.
         "django": {"handlers": [], "level": "WARNING", "propagate": True},
     },
 }

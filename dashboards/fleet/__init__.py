@@ -1,3 +1,3 @@
-"""Pages and API of the fleet: agents, instances, the map."""
+"""Pages and API of the fleet: Fleet now, map, agents, instances."""
 
 from __future__ import annotations

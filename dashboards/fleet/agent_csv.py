@@ -1,4 +1,4 @@
-"""A list of agents as CSV (RFC 4180), for spreadsheets and scripts: one line per agent, times in ISO 8601."""
+"""The list of agents as CSV (RFC 4180), for spreadsheets and scripts: one line per agent, times in ISO 8601."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ COLUMNS = (
     "auth", "proxies", "home", "heartbeat_at", "expires_at",
     "mode", "health_check", "policy_read_at", "groups", "generations",
 )  # fmt: skip
-#: What a spreadsheet takes for the beginning of a formula.
+#: Characters that start a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _SWITCH = {None: "", True: "on", False: "off"}
 
 
 def cell(text: str) -> str:
-    """Keep a spreadsheet from running what an agent calls itself: an apostrophe says that it is text."""
+    """Return `text` as a cell; an apostrophe before it keeps a spreadsheet from running a name as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
-    """One agent's cells, in the order of COLUMNS; `instances` by id, which become names.
+    """Return the cells of one agent, in the order of COLUMNS. Ids of `instances` become names.
 
-    Groups and generations are those of the proxies that it has tunnels to, each once.
+    Groups and generations are those of the proxies with a tunnel to the agent, without duplicates.
     """
 
     def name(instance: str | None) -> str:
@@ -66,7 +66,7 @@ def row(view: AgentView, instances: Mapping[str, InstanceFacts]) -> list[str]:
 def lines(
     views: Iterable[AgentView], instances: Iterable[InstanceView], *, chunk_size: int = 500
 ) -> Iterator[str]:
-    """The head and then all agents, as pieces of `at_once` lines."""
+    """Yield the header line and one line per agent, in chunks of `chunk_size` lines."""
     by_id = {instance.facts.id: instance.facts for instance in instances}
     rows: list[Sequence[str]] = [COLUMNS]
     for view in views:

@@ -1,7 +1,7 @@
-"""Which agents a list shows, in which order: the filter language, and one page of the fleet table by cursor.
+"""Filters, order and pagination of the list of agents.
 
-`state:stranded -state:healthy proxy:proxy-1 -auth:auth-2 web` - words with a colon filter, a minus negates,
-the same key twice means either, other words are searched in names and ids. The page and the API share it.
+`state:stranded -state:healthy proxy:proxy-1 -auth:auth-2 web`: words with a colon are filters, a minus negates a
+filter, the same key twice means either value, other words are searched in names and ids. Pages and API share this.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from fleet.vocabulary.verdicts import READING_ORDER, State
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]
 
-#: Agents on one page, and how many an API client may ask for.
+#: Default and maximum number of agents on one page.
 PAGE_SIZE = 100
 MAX_LIMIT = 1000
-#: Each word is searched in every name: many words over a large fleet would keep the web process busy for minutes.
+#: Words in one filter. Each is searched in every name: many words in a large fleet would block the process for minutes.
 MAX_SEARCH_TERMS = 20
-#: Digits of a number in a cursor; no key or index has more, and numpy compares no larger ones.
+#: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
-#: What a list can be ordered by; a minus before it turns the order round. Without any: the order of the map.
+#: Sort keys; a minus before a key reverses the order. The default is the order of the map.
 SORTS = ("name", "state", "since")
-#: By cluster: the names that were ranked last, and their ranks. Names are one tuple from round to round.
+#: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
 _rank_cache: dict[str, tuple[tuple[str, ...], Keys]] = {}
 
 
 class QueryError(ValueError):
-    """A filter or a cursor that cannot be understood; the sentence is for the person who wrote it."""
+    """An invalid filter, sort key or cursor; the message is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentQuery:
-    """One filter. Each tuple means *any of*; all that are not empty must hold."""
+    """One filter. An agent must match every tuple that is not empty; each tuple means *any of*."""
 
     states: tuple[State, ...] = ()
     not_states: tuple[State, ...] = ()
@@ -48,7 +48,7 @@ class AgentQuery:
     not_proxies: tuple[str, ...] = ()
     auths: tuple[str, ...] = ()
     not_auths: tuple[str, ...] = ()
-    #: Every word must be in the name or the id.
+    #: Each word must occur in the name or the id.
     search_terms: tuple[str, ...] = ()
 
 
@@ -57,9 +57,9 @@ class Page:
     """One page of agents by index, in map order."""
 
     indices: tuple[int, ...]
-    #: How many agents the filter finds in all.
+    #: Number of agents that match the filter, on all pages.
     total: int
-    #: For the page after this one; None when this is the last.
+    #: Cursor of the next page; None on the last page.
     next_cursor: str | None
 
 
@@ -71,11 +71,11 @@ def _state(slug: str) -> State:
 
 
 def parse(text: str) -> AgentQuery:
-    """Read the filter language. Raises QueryError."""
+    """Parse a filter. Raises QueryError."""
     try:
         tokens = shlex.split(text)
     except ValueError as error:
-        raise QueryError(f"The filter cannot be read: {str(error).lower()}.") from error
+        raise QueryError(f"Invalid filter: {str(error).lower()}.") from error
     filters: dict[str, list[str]] = {}
     terms: list[str] = []
     for token in tokens:
@@ -84,11 +84,11 @@ def parse(text: str) -> AgentQuery:
         if colon and key in {"state", "proxy", "auth"}:
             filters.setdefault(f"-{key}" if is_negated else key, []).append(filter_value)
         elif colon:
-            raise QueryError(f"There is no filter {key!r}; the filters are: state, proxy, auth.")
+            raise QueryError(f"Unknown filter {key!r}. Available filters: state, proxy, auth.")
         else:
             terms.append(token.lower())
     if len(terms) > MAX_SEARCH_TERMS:
-        raise QueryError(f"A filter takes at most {MAX_SEARCH_TERMS} words.")
+        raise QueryError(f"Too many words: a filter can contain up to {MAX_SEARCH_TERMS} words.")
     return AgentQuery(
         states=tuple(_state(slug) for slug in filters.get("state", [])),
         not_states=tuple(_state(slug) for slug in filters.get("-state", [])),
@@ -103,7 +103,7 @@ def parse(text: str) -> AgentQuery:
 def narrow(
     query: AgentQuery, *, states: Sequence[str], proxies: Sequence[str], auths: Sequence[str]
 ) -> AgentQuery:
-    """Add the filters of form fields or parameters: `-stranded` negates. Raises QueryError."""
+    """Return `query` with the filters of form fields or parameters; `-stranded` negates. Raises QueryError."""
     return replace(
         query,
         states=(*query.states, *(_state(slug) for slug in states if not slug.startswith("-"))),
@@ -114,7 +114,7 @@ def narrow(
 
 
 def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
-    """Find the indices of the agents that `query` means, in map order."""
+    """Return the indices of the agents that match `query`, in map order."""
     mask = np.ones(len(table.ids), dtype=np.bool_)
     state = table.verdicts["state"]
     if query.states:
@@ -135,20 +135,20 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
 
 
 def select_sorted(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
-    """Find the indices of the agents that `query` means, in the order that `sort` names. Raises QueryError."""
+    """Return the indices of the agents that match `query`, in the order of `sort`. Raises QueryError."""
     matches = select(table, query)
     return matches if not sort else matches[np.lexsort((matches, _sort_keys_of(table, sort)[matches]))]
 
 
 def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int, sort: str = "") -> Page:
-    """Cut one page of at most `limit` agents, from `cursor` on. Raises QueryError for a cursor that is none of ours."""
+    """Return one page of up to `limit` agents, from `cursor` on. Raises QueryError for an invalid cursor."""
     matches = select(table, query)
     keys = np.zeros(len(table.ids), np.int64) if not sort else _sort_keys_of(table, sort)
     if sort:
         matches = matches[np.lexsort((matches, keys[matches]))]
     start = 0
     if cursor is not None:
-        # By value, not by place: agents that changed since that page neither shift the others nor hide them.
+        # By key, not by position: agents that changed since that page neither move nor hide others.
         key, index = _parse_cursor(table, cursor, sort)
         start = int(np.count_nonzero((keys[matches] < key) | ((keys[matches] == key) & (matches <= index))))
     indices = tuple(int(index) for index in matches[start : start + limit])
@@ -156,11 +156,15 @@ def page(table: FleetTable, query: AgentQuery, *, cursor: str | None, limit: int
         f"{indices[-1]}:{int(keys[indices[-1]])}" if sort and indices else f"{indices[-1]}" if indices else ""
     )
     has_more = start + limit < len(matches)
-    return Page(indices=indices, total=len(matches), next_cursor=f"{table.epoch}.{last_position}" if has_more else None)
+    return Page(
+        indices=indices,
+        total=len(matches),
+        next_cursor=f"{table.epoch}.{last_position}" if has_more else None,
+    )
 
 
 def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
-    """One number per agent; smaller ones come first."""
+    """Return the sort key of every agent; smaller keys come first."""
     column = sort.removeprefix("-")
     if column == "name":
         keys = _name_ranks(table)
@@ -172,7 +176,7 @@ def _sort_keys_of(table: FleetTable, sort: str) -> Keys:
         keys = np.round(table.verdicts["since"] * 1000).astype(np.int64)
     else:
         raise QueryError(
-            f"There is no order {sort!r}; the orders are: {', '.join(SORTS)}, with - the other way."
+            f"Unknown sort key {sort!r}. Available keys: {', '.join(SORTS)}; a leading - reverses the order."
         )
     return -keys if sort.startswith("-") else keys
 
@@ -188,14 +192,14 @@ def _name_ranks(table: FleetTable) -> Keys:
 
 
 def _parse_cursor(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
-    """The key and the index that a cursor names."""
+    """Return the key and the index in a cursor. Raises QueryError."""
     epoch, _, place = cursor.rpartition(".")
     index, colon, key = place.partition(":")
     numbers = (index, key.removeprefix("-")) if sort else (index,)
     if bool(colon) != bool(sort) or not all(_is_number(text) for text in numbers):
-        raise QueryError("That cursor is none of ours.")
+        raise QueryError("Invalid cursor. Start again without a cursor.")
     if epoch != table.epoch:
-        raise QueryError("The record was rebuilt since that page: begin again without a cursor.")
+        raise QueryError("The cursor is out of date: the list was rebuilt. Start again without a cursor.")
     return int(key or 0), int(index)
 
 
@@ -213,7 +217,7 @@ def _find_instance_indices(table: FleetTable, names: tuple[str, ...]) -> list[in
 
 
 def _mask_by_proxies(table: FleetTable, names: tuple[str, ...]) -> Mask:
-    """Agents with a tunnel to one of them now, or last seen on one and without any tunnel."""
+    """Return the mask of agents with a tunnel to one of the proxies, or without tunnels and last seen on one."""
     proxies = _find_instance_indices(table, names)
     mask = np.zeros(len(table.ids), dtype=np.bool_)
     mask[table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]] = True

@@ -1,4 +1,4 @@
-"""What an agent said of itself when it was asked through its tunnel, as pages and API show it."""
+"""The report of an agent, requested through its tunnel, as pages and API show it."""
 
 from __future__ import annotations
 
@@ -6,95 +6,92 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboards.shared.presenters import age_ms, moment
+from dashboards.shared.presenters import age_ms, duration_words, moment
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse
 from fleet.monitoring.views import Explanation, InstanceView
-from fleet.protocol.durations import format_seconds
 from fleet.vocabulary.naming import natural_sort_key
 
-_UPSTREAM = "after 2 s to 3 s, as Teleport waits"
+_UPSTREAM = "after 2 s to 3 s (Teleport default)"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedProxy:
-    """A proxy that the agent knows, or holds a tunnel to."""
+    """A proxy that the agent knows, or has a tunnel to."""
 
     id: str
     name: str
     group: str
     generation: int
-    #: It wants a tunnel there: the newest generation of its group.
+    #: The agent wants a tunnel to the proxy: it has the newest generation of its group.
     desired: bool
-    #: It has one there.
+    #: The agent has a tunnel to the proxy.
     claimed: bool
-    #: When its tracker forgets the proxy, unless it hears of it again; None for one it knows no more.
+    #: When the agent's tracker removes the proxy, unless the proxy is announced again; None if it is removed already.
     expires_at: datetime | None
     expires_ms: int | None
-    #: Of its tunnel there: since when, user connections, and whether it closes when those have ended.
+    #: When the tunnel was opened, its user connections, and whether it closes after they have ended.
     opened_at: datetime | None = None
     opened_ms: int | None = None
     sessions: int = 0
     retired: bool = False
-    #: The proxy takes no new tunnels.
+    #: The proxy accepts no new tunnels.
     draining: bool = False
-    #: The agent lets its tunnel go, and was asked to by the proxy.
+    #: The agent gives up its tunnel; the proxy requested a reconnect.
     leaving: bool = False
     advised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AuthReconnect:
-    """When an agent moves its auth connection."""
+    """Settings of an agent for reconnecting to an auth, in seconds."""
 
-    #: From an unhealthy auth to the first attempt at another, at most; None: 2 s to 3 s, as Teleport waits.
+    #: Maximum wait before the first connection attempt to another auth; None: 2 s to 3 s, as in Teleport.
     first_wait_seconds: float | None
-    #: RPCs on a connection that was left end by force after this; None: never.
+    #: Time after which RPCs on the old connection are cancelled; None: never.
     drain_timeout_seconds: float | None
-    #: It moves to a new connection this often; None: never.
+    #: Interval of planned reconnects; None: never.
     every_seconds: float | None
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The settings as words and values."""
+        """The settings as (label, value)."""
         first_attempt = (
             _UPSTREAM
             if self.first_wait_seconds is None
-            else f"within {format_seconds(self.first_wait_seconds)}"
+            else f"within {duration_words(self.first_wait_seconds)}"
         )
-        timeout = (
-            "no limit" if self.drain_timeout_seconds is None else format_seconds(self.drain_timeout_seconds)
-        )
-        interval = "never" if self.every_seconds is None else f"every {format_seconds(self.every_seconds)}"
+        timeout = "none" if self.drain_timeout_seconds is None else duration_words(self.drain_timeout_seconds)
+        interval = "never" if self.every_seconds is None else f"every {duration_words(self.every_seconds)}"
         return (
-            ("First attempt at another auth", first_attempt),
-            ("RPCs on an auth connection that was left", timeout),
-            ("New auth connection", interval),
+            ("First connection attempt to another auth", first_attempt),
+            ("Timeout of RPCs on the old auth connection", timeout),
+            ("Planned reconnect to an auth", interval),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReportView:
-    """What came of asking."""
+    """The last report of an agent, or why it did not send one."""
 
     at: datetime | None
     at_ms: int | None
-    #: Name and id of the proxy it was asked through.
+    #: Name and id of the proxy through which the report was requested.
     through: str
     through_id: str
-    #: Why it did not answer; empty when it did.
+    #: Why the agent did not answer; empty if it did.
     error: str
     version: str = ""
     desired: int = 0
-    #: Dials under way.
+    #: Number of dials in progress.
     dials: int = 0
     services: tuple[str, ...] = ()
     proxies: tuple[ReportedProxy, ...] = ()
-    #: None of an agent that does not say.
+    #: None if the agent does not report it.
     auth_reconnect: AuthReconnect | None = None
 
 
 def present_agent_report(explanation: Explanation, now: float) -> AgentReportView | None:
-    """Present the newest answer; None when the agent was not asked lately."""
+    """Return the newest report for pages and API; None if none was requested recently."""
     response = explanation.report_response
     if response is None:
         return None

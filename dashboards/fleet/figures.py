@@ -1,4 +1,4 @@
-"""Figures as plotly wants them: colours and layout are decided here, the browser only fills in the cells."""
+"""The map as a plotly figure: colours and layout; the browser only fills in the cells."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import Any
 
 from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
-#: What the filter leaves out is drawn this much of the way to the page.
+#: Share of the page colour in cells that the filter leaves out.
 FADE_SHARE = 0.86
 PAGE_COLOURS = ("#ffffff", "#0d1117")
 
 
 def cell_colour(state: State, theme: int) -> str:
-    """The colour of a cell; theme 0 is light, 1 is dark."""
+    """Return the colour of a cell; theme 0 is light, 1 is dark."""
     return (state.look.cells or state.look.colours)[theme]
 
 
 def mix(colour: str, ground: str, share: float) -> str:
-    """Blend a colour with `share` of the ground, as `#rrggbb`."""
+    """Return `colour` mixed with `share` of the colour `ground`, as `#rrggbb`."""
     pairs = ((int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(channel + (ground_channel - channel) * share):02x}" for channel, ground_channel in pairs)
+    return "#" + "".join(
+        f"{round(channel + (ground_channel - channel) * share):02x}" for channel, ground_channel in pairs
+    )
 
 
 def colourscale(theme: int) -> list[list[float | str]]:
-    """Discrete colours: two stops per value of z. z is the state, and beyond them all where it is faded."""
+    """Return discrete colours: two stops per value of z. z is the state, plus the number of states if faded."""
     solid = [cell_colour(state, theme) for state in State]
     colours = solid + [mix(colour, PAGE_COLOURS[theme], FADE_SHARE) for colour in solid]
     width = 1 / len(colours)
@@ -35,7 +37,7 @@ def colourscale(theme: int) -> list[list[float | str]]:
 
 
 def map_figure() -> dict[str, Any]:
-    """One heatmap for the whole fleet: a cell per agent, empty where there is none. The browser sets z and the size."""
+    """Return one heat map of the fleet with one cell per agent. The browser sets z and the size."""
     axis = {"visible": False, "fixedrange": True, "showgrid": False, "zeroline": False}
     return {
         "trace": {
@@ -62,12 +64,12 @@ def map_figure() -> dict[str, Any]:
             "showlegend": False,
             "uirevision": "map",
         },
-        # No drag, no zoom, no bar of plotly's own: the page has its own cursor, tip and keys.
+        # No drag, zoom or mode bar of plotly: the page has its own cursor, tooltip and keyboard shortcuts.
         "config": {"staticPlot": True, "displayModeBar": False, "responsive": False},
         "colourscales": {"light": colourscale(0), "dark": colourscale(1)},
         "pages": {"light": PAGE_COLOURS[0], "dark": PAGE_COLOURS[1]},
         "colours": [state.look.colours for state in State],
         "marks": [state.look.mark for state in State],
-        # In small cells only what a person must not overlook is marked.
+        # In small cells, only states that must not be overlooked are marked.
         "loud": AFFECTED_STATES,
     }

@@ -1,4 +1,4 @@
-"""The form that retires an agent, or has it count again."""
+"""The form that retires or reinstates an agent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from fleet.changes.standing.retirements import MAX_REASON_LENGTH, problem_of
 
 
 class RetireForm(forms.Form):
-    """Why; and, for one that is alive, that it is meant."""
+    """The reason and, for an agent that is alive, an explicit confirmation."""
 
-    reason = forms.CharField(max_length=MAX_REASON_LENGTH, help_text="Kept in the log.")
-    sure = forms.BooleanField(label="Retire it all the same")
+    reason = forms.CharField(
+        max_length=MAX_REASON_LENGTH, help_text="Shown on the agent page and in the audit log."
+    )
+    sure = forms.BooleanField(label="Retire this agent although it is alive")
 
     def __init__(self, *args: Any, alive: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -21,7 +23,7 @@ class RetireForm(forms.Form):
             del self.fields["sure"]
 
     def clean_reason(self) -> str:
-        """Refuse what cannot be shown."""
+        """Return the reason. Refuse one that is too short, too long or not printable."""
         reason = str(self.cleaned_data["reason"])
         if problem := problem_of(reason):
             raise forms.ValidationError(problem)

@@ -1,4 +1,4 @@
-"""The history as alerts look at it: what a back-test plays, and how an instance fared."""
+"""State history from the database: input of backtests of alert rules, and the history of an instance."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fleet.alerts.backtest import AgentStateChange, InstanceStateChange
 from fleet.models.moments import to_moment, to_seconds
 from fleet.models.transitions import InstanceTransition, Transition
 
-#: So many changes are played at most: of a history that is longer the newest part.
+#: Maximum number of state changes in a backtest: the newest ones.
 _CHANGE_LIMIT = 200_000
-#: So many turns of one instance are shown.
+#: Maximum number of state changes of an instance on its page.
 _INSTANCE_ROW_LIMIT = 8
 _DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class BacktestHistory:
-    """What is played, oldest first, and over how many days it goes back; 0: there is none."""
+    """Input of a backtest, oldest first, and the number of days that it covers; 0 if there is no history."""
 
     agent_changes: Sequence[AgentStateChange]
     instance_changes: Sequence[InstanceStateChange]
@@ -32,7 +32,7 @@ class BacktestHistory:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStateRow:
-    """One turn of an instance, as a page shows it."""
+    """One state change of an instance, as a page shows it."""
 
     at: datetime
     ms: int | None
@@ -41,7 +41,7 @@ class InstanceStateRow:
 
 
 def read(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
-    """Read the last so many days; of instances only when they are asked for."""
+    """Return the history of the last `days`; state changes of instances only if `with_instances` is set."""
     since = to_moment(now - days * _DAY)
     agents = Transition.objects.filter(cluster=cluster)
     rows = agents.filter(at__gte=since).order_by("-at", "-pk")
@@ -57,12 +57,14 @@ def read(cluster: str, now: float, days: float, *, with_instances: bool) -> Back
         oldest_at = changes[0].at if len(changes) == _CHANGE_LIMIT else _find_oldest_at(agents)
     span = 0.0 if oldest_at is None else min(days, (now - oldest_at) / _DAY)
     return BacktestHistory(
-        changes, _read_instance_changes(cluster, since) if with_instances else (), round(span, 1) if span >= 1 else max(span, 0.0)
+        changes,
+        _read_instance_changes(cluster, since) if with_instances else (),
+        round(span, 1) if span >= 1 else max(span, 0.0),
     )
 
 
 def _find_oldest_at(rows: QuerySet[Any]) -> float | None:
-    """When the oldest change that is kept was."""
+    """Return the time of the oldest state change in `rows`, seconds since the epoch."""
     at: datetime | None = rows.aggregate(first=Min("at"))["first"]
     return None if at is None else to_seconds(at)
 
@@ -76,6 +78,8 @@ def _read_instance_changes(cluster: str, since: datetime) -> list[InstanceStateC
 
 
 def read_instance_states(cluster: str, instance: str, now: float) -> list[InstanceStateRow]:
-    """How an instance, or the backend, fared lately, newest first."""
+    """Return the recent state changes of an instance, or of the backend, newest first."""
     rows = InstanceTransition.objects.filter(cluster=cluster, instance=instance)[:_INSTANCE_ROW_LIMIT]
-    return [InstanceStateRow(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows]
+    return [
+        InstanceStateRow(row.at, presenters.age_ms(to_seconds(row.at), now), row.old, row.new) for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""Retirement of an agent from a page or by the API, and what is known of it."""
+"""Retirement of an agent from a page or by the API, and who retired it and why."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from fleet.vocabulary.verdicts import State
 
 
 def is_alive(explanation: Explanation) -> bool:
-    """Return whether an agent shows a sign of life: an unexpired heartbeat, or a tunnel."""
+    """Return whether an agent is alive: it has an unexpired heartbeat or a live tunnel."""
     expires_at = explanation.view.expires_at
     return bool(explanation.view.proxies) or (
         expires_at is not None and expires_at > record_reader.current_time()
     )
 
 
-def request_retirement(cluster: str, explanation: Explanation, actor: RequestActor, *, retired: bool, reason: str) -> None:
-    """Keep the request to retire or to reinstate an agent, and have the record follow."""
+def request_retirement(
+    cluster: str, explanation: Explanation, actor: RequestActor, *, retired: bool, reason: str
+) -> None:
+    """Store a request to retire or reinstate an agent, and have a worker apply it to the record."""
     view = explanation.view
     request = RetireRequest(view.id, view.name, view.index, retired, reason.strip(), actor)
     retirements.record_retire_request(cluster, request, timezone.now)
@@ -38,12 +40,12 @@ def request_retirement(cluster: str, explanation: Explanation, actor: RequestAct
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """The last request of an operator about an agent that is retired, or is about to be retired or reinstated."""
+    """The last request to retire or reinstate an agent that is retired, or whose state has not changed yet."""
 
     is_retired: bool
-    #: Whether the agent's verdict already follows from it; the next round sees to that.
+    #: Whether the agent's state reflects the request; the next poll applies it.
     in_force: bool
-    #: Empty and None where the log of that time is gone.
+    #: Empty and None if the audit log has no entry any more.
     actor: str = ""
     reason: str = ""
     at: datetime | None = None
@@ -51,7 +53,7 @@ class Retirement:
 
 
 def retirement_of(cluster: str, explanation: Explanation, now: float) -> Retirement | None:
-    """Return who retired an agent and why, or reinstated it a moment ago; None for one that nobody retired."""
+    """Return who retired an agent and why, or just reinstated it; None for an agent that is not retired."""
     view = explanation.view
     is_retired = Agent.objects.filter(cluster=cluster, agent_id=view.id, retired=True).exists()
     has_retired_verdict = view.state is State.RETIRED

@@ -1,3 +1,3 @@
-"""The socket of a fleet. docs/live.md"""
+"""Live updates of the fleet by WebSocket. docs/reference/live.md"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The socket of a fleet: hello and snapshot, then every change in order, and the truth about age. docs/live.md."""
+"""The WebSocket of a fleet: hello, snapshot, every change in order, and the age of the data. docs/reference/live.md."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ from fleet.processes import background
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between beats: one a tick. Between two of them a page can only let the age grow.
+#: Seconds between two beats: one per tick. Between two beats, a page lets the age grow.
 BEAT = 0.9
-#: Seconds between two looks at whether it may stay open; until the next one after a failed one; and without an answer
-#: until the socket is closed. A socket must end within 10 s of sign-out, also when the database is away.
+#: Seconds between two access checks of an open socket; until the next one after a failed one; and without a result
+#: until the socket is closed. A socket must end within 10 s of sign-out, even if the database is down.
 RECHECK = 5.0
 RECHECK_RETRY = 1.0
 RECHECK_LIMIT = 9.0
-#: Snapshots a client may ask for: one in so many seconds.
+#: Seconds between two snapshots that a client can request.
 RESYNC_EVERY = 1.0
-#: Characters of a client's frame: `resync` has twenty. The server refuses frames above 4 KiB before they reach us.
+#: Maximum characters of a client frame; `resync` has 20. The web server refuses frames of more than 4 KiB itself.
 LONGEST_FRAME = 1024
-#: Close codes of RFC 6455: the frame is too large; an error of ours.
+#: Close codes of RFC 6455: the frame is too large; internal error.
 TOO_LARGE = 1009
 INTERNAL_ERROR = 1011
 
 
 class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is untyped
-    """One browser's view of one cluster: the states it was sent, plus every delta since, are the fleet's states."""
+    """One client of one cluster. The snapshot it was sent, plus every delta since, equals the states of the fleet."""
 
     access = AccessRequirement(permission=Permission.VIEW_FLEET)
-    # The hub joins groups for us; a channel of our own would cost a subscription, and fail while Redis is away.
+    # The hub joins groups. A channel per socket would cost a subscription, and fail while Redis is down.
     channel_layer_alias = ""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -70,23 +70,23 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         self._recheck = asyncio.Event()
         self._resync_at = -RESYNC_EVERY
         self._is_resync_pending = False
-        # What this socket was sent: None before the first hello.
+        # Position of the data that this socket was sent: None before the first hello.
         self._epoch: str | None = None
         self._seq = 0
         self._layout_version = ""
         self._stale: bool | None = None
-        # The header named newer events a tick ago, and they have not come.
+        # At the last tick, the header named newer events, which have not arrived.
         self._is_behind = False
         self._beat_at = 0.0
 
     @property
     def cluster(self) -> str:
-        """The cluster of the path."""
+        """Return the cluster of the URL."""
         return str(self.scope["url_route"]["kwargs"].get("cluster", DEFAULT_CLUSTER))
 
     @override
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve the socket, and leave nothing of it behind, however it ends: `disconnect` comes after no error."""
+        """Serve the socket, and always clean up: after an error, `disconnect` is not called."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -94,19 +94,21 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     @override
     async def connect(self) -> None:
-        """Accept, so that a close code can be seen; then serve, or close with the reason."""
+        """Accept, so that the client sees a close code; then serve, or close with the reason."""
         await self.accept()
         confirmed_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(RECHECK_LIMIT):
                 code = await self._find_close_code()
         except (Error, TimeoutError) as error:
-            logger.warning("cluster %s: a socket is refused: %r", self.cluster, error)
+            logger.warning(
+                "cluster %s: socket refused, its access cannot be checked: %r", self.cluster, error
+            )
             code = TRY_AGAIN_LATER
         if code is not None:
             await self.close(code)
             return
-        # The group first, then the snapshot: no event can fall between them.
+        # First the group, then the snapshot, so that no event is lost between them.
         self._feed, self._subscription = await current_hub().subscribe(self.cluster)
         current_hub().rechecks.add(self._recheck.set)
         self._tasks = [
@@ -116,11 +118,11 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     @override
     async def disconnect(self, code: int) -> None:
-        """Leave the feed."""
+        """Leave the feed, after the client has closed the socket."""
         await self._leave()
 
     async def _leave(self) -> None:
-        """Leave the feed and end both tasks; a second time does nothing."""
+        """Leave the feed and end both tasks; a second call does nothing."""
         current_hub().rechecks.discard(self._recheck.set)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -132,13 +134,13 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     @override
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Take `resync`, at most one a second; anything else is ignored, for a newer page may know more."""
+        """Handle `resync`, at most once per second. Other messages are ignored: a newer page may send them."""
         if len(text_data or bytes_data or "") > LONGEST_FRAME:
             await self._end(TOO_LARGE)
             return
         try:
             message = json.loads(text_data or "")
-        except (ValueError, RecursionError):  # a thousand brackets are nested too deep to be read
+        except (ValueError, RecursionError):  # thousands of nested brackets
             return
         if not isinstance(message, dict) or message.get("type") != "resync" or self._is_resync_pending:
             return
@@ -149,29 +151,29 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         asyncio.get_running_loop().call_later(wait, self._subscription.offer, Resync())
 
     async def _guard(self, confirmed_at: float) -> None:
-        """Close the socket soon after its session, role or token ends, or when nobody can confirm them."""
+        """Close the socket soon after its session, role or token ends, or if they cannot be checked."""
         code = INTERNAL_ERROR
         try:
             settings = RecheckSettings(RECHECK, RECHECK_RETRY, RECHECK_LIMIT)
             code = await wait_for_close_code(self._find_close_code, self._recheck, settings, confirmed_at)
         except Exception:
-            logger.exception("cluster %s: the right of a socket to stay open cannot be watched", self.cluster)
+            logger.exception("cluster %s: socket closed, its access check failed", self.cluster)
         await self._end(code)
 
     async def _end(self, code: int) -> None:
-        """Close the socket; nothing is sent after that."""
+        """Close the socket and stop sending."""
         for pump in self._tasks[:1]:
             pump.cancel()
         with contextlib.suppress(OSError, RuntimeError):
             await self.close(code)
 
     async def _find_close_code(self) -> int | None:
-        """Return the close code for this socket now, None while it may stay. Raises `Error` of the database."""
+        """Return the close code for this socket; None if it may stay open. Raises `Error` of the database."""
         code: int | None = await database_sync_to_async(close_code_of)(self.scope, self.access, self.cluster)
         return code
 
     async def _pump(self) -> None:
-        """Send the snapshot, then what the feed brings."""
+        """Send the snapshot, then all items of the feed."""
         assert self._subscription is not None, "connect subscribed"
         try:
             await self._resync()
@@ -188,13 +190,13 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
         except OSError:
             return  # the client is gone; disconnect follows
         except Exception:
-            # The client starts over with a new socket; nothing of this one is worth keeping.
+            # The client starts over with a new socket.
             logger.exception("socket of cluster %s failed", self.cluster)
             with contextlib.suppress(OSError, RuntimeError):
                 await self.close(INTERNAL_ERROR)
 
     async def _resync(self) -> None:
-        """Send hello and the snapshot; while there is none, say that all is stale."""
+        """Send hello and the snapshot; if there is no snapshot, send `stale`."""
         assert self._feed is not None, "connect subscribed"
         self._is_resync_pending, self._resync_at = False, time.monotonic()
         try:
@@ -223,7 +225,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
     async def _on_delta(self, delta: Delta) -> None:
         if delta.epoch == self._epoch and delta.seq <= self._seq:
-            return  # the snapshot holds it already
+            return  # the snapshot contains it already
         if delta.epoch != self._epoch or delta.seq != self._seq + 1 or self._stale:
             await self._resync()
             return
@@ -249,19 +251,21 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
             await self._send_beat(head)
 
     def _has_missed_events(self, head: StreamHeader) -> bool:
-        """Whether events are lost: the header was ahead a tick ago, and still is. Once may be a race with the event."""
+        """Return whether events are lost: the header is ahead at two ticks. At one, it may be a race with the event."""
         is_ahead = head.epoch != self._epoch or head.seq > self._seq
         has_missed = is_ahead and self._is_behind
         self._is_behind = is_ahead
         return has_missed
 
     async def _send_stale(self, head: StreamHeader | None) -> None:
-        """Say once that nothing can be said of any agent."""
+        """Send `stale`, once: the data is too old."""
         if self._stale:
             return
         self._stale = True
         counts = {} if head is None else {state.slug: count for state, count in head.counts.items()}
-        await self._send_message({"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts})
+        await self._send_message(
+            {"type": "stale", "epoch": self._epoch or "", "seq": self._seq, "counts": counts}
+        )
 
     async def _send_beat(self, head: StreamHeader | None) -> None:
         self._beat_at = time.monotonic()
@@ -276,7 +280,7 @@ class FleetConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels is
 
 
 def _on_sign_out(**_: Any) -> None:
-    """Let sockets look soon, not now: Django says so before it ends the session."""
+    """Request access checks soon, not now: Django sends this signal before it ends the session."""
     recheck_soon()
 
 

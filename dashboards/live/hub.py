@@ -1,8 +1,8 @@
-"""One live feed per cluster and process: what the channel layer brings, and what only time brings. docs/live.md.
+"""One live feed per cluster and process: events of the channel layer, and ticks. docs/reference/live.md.
 
-A group per socket costs five times as much per delivery (measured), so a process joins each cluster's group once and
-fans out here. The feed reads the stream's header every second, so data goes stale with every worker dead, and events
-that pub/sub lost are noticed: whoever is behind the header for two ticks starts over from a snapshot.
+A group per socket costs five times as much per delivery (measured), so a process joins the group of each cluster once
+and fans out here. The feed reads the header of the stream every second. So data becomes stale even if all workers are
+down, and lost events are noticed: a socket that is behind the header for two ticks starts over from a snapshot.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from fleet.vocabulary.verdicts import State
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the header.
+#: Seconds between two reads of the header.
 TICK = 1.0
-#: Seconds until the group is joined again after Redis refused.
+#: Seconds until the next attempt to join the group, after Redis failed.
 _REJOIN = 1.0
-#: Items that may wait for one socket; one that is slower starts over from a snapshot.
+#: Maximum number of items that wait for one socket; a slower socket starts over from a snapshot.
 _QUEUE = 64
-#: Sockets that start over at once share one snapshot, if no newer event came.
+#: Seconds in which sockets that start over share one snapshot, if no newer event arrived.
 _SNAPSHOT_SHARED = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One round's changes, encoded once for all sockets."""
+    """The changes of one poll, encoded once for all sockets."""
 
     epoch: str
     seq: int
@@ -51,7 +51,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """An unsequenced message: something other than states changed."""
+    """A message without a sequence number: something other than agent states changed."""
 
     text: str
     layout_version: str = ""
@@ -59,27 +59,27 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The header as of now, aged; None when none was ever read."""
+    """The current header, with age applied; None if none was ever read."""
 
     head: StreamHeader | None
 
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Items were dropped, or the client asked: only a snapshot helps."""
+    """Request to send a snapshot: items were dropped, or the client requested it."""
 
 
 FeedEvent = Delta | Hint | Tick | Resync
 
 
 class Subscription:
-    """What waits for one socket."""
+    """The queue of items of one socket."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[FeedEvent] = asyncio.Queue(_QUEUE)
 
     def offer(self, event: FeedEvent) -> None:
-        """Add an item; when the socket is too slow, everything that waits becomes one StartOver."""
+        """Add an item. If the queue is full, replace all waiting items by one Resync."""
         if self._queue.full():
             while not self._queue.empty():
                 self._queue.get_nowait()
@@ -97,7 +97,7 @@ class Feed:
     def __init__(self, cluster: str, tick: float) -> None:
         self.cluster = cluster
         self.subscriptions: set[Subscription] = set()
-        #: The newest event that came.
+        #: Position of the newest event.
         self._epoch, self._seq = "", 0
         self._head: StreamHeader | None = None
         self._snapshot: tuple[float, Snapshot] | None = None
@@ -110,28 +110,30 @@ class Feed:
             background.start(self._watch(), name=f"clock of {cluster}"),
         ]
 
-    async def subscribe(self, timeout: float = 2.0) -> Subscription:
-        """Add a socket. Returns when the group is joined, or after `patience` seconds while Redis is away."""
+    async def subscribe(self, join_timeout: float = 2.0) -> Subscription:
+        """Add a socket. Returns when the group is joined, or after `join_timeout` seconds while Redis is down."""
         subscription = Subscription()
         self.subscriptions.add(subscription)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(join_timeout):
                 await self._group_joined.wait()
         except TimeoutError:
-            logger.warning("cluster %s: live events are not joined yet", self.cluster)
+            logger.warning("cluster %s: not subscribed to live events yet", self.cluster)
         except BaseException:
-            # Cancelled: the caller never gets the subscription, so nobody else would end it.
+            # Cancelled: the caller never gets the subscription, so it must be removed here.
             self.subscriptions.discard(subscription)
             raise
         return subscription
 
     async def snapshot(self) -> Snapshot:
-        """Read every agent's state, no older than the newest event. Raises StateUnavailable."""
+        """Return the state of every agent, not older than the newest event. Raises StateUnavailableError."""
         async with self._snapshot_lock:
             now = record_reader.current_time()
             if self._snapshot is not None:
                 at, last_snapshot = self._snapshot
-                is_current = not self._epoch or (last_snapshot.epoch == self._epoch and last_snapshot.seq >= self._seq)
+                is_current = not self._epoch or (
+                    last_snapshot.epoch == self._epoch and last_snapshot.seq >= self._seq
+                )
                 if is_current and now - at < _SNAPSHOT_SHARED:
                     return last_snapshot
             snapshot = await asyncio.to_thread(record_reader.reader().snapshot, self.cluster, now)
@@ -139,7 +141,7 @@ class Feed:
             return snapshot
 
     async def stop(self) -> None:
-        """Leave the group and end."""
+        """Leave the group and end all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -153,7 +155,7 @@ class Feed:
         return group_of(self.cluster)
 
     async def _listen(self) -> None:
-        """Join the group and pass events on, for ever; the layer itself joins again when a connection breaks."""
+        """Join the group and pass on events, for ever; the layer joins again after a connection is lost."""
         layer = get_channel_layer()
         assert layer is not None, "settings configure a channel layer"
         while self._channel is None:
@@ -163,7 +165,7 @@ class Feed:
                     await layer.group_add(self._group, channel)
                 self._channel = channel
             except StateUnavailableError as error:
-                logger.warning("cluster %s: cannot join live events: %s", self.cluster, error)
+                logger.warning("cluster %s: cannot subscribe to live events: %s", self.cluster, error)
                 await asyncio.sleep(_REJOIN)
         self._group_joined.set()
         while True:
@@ -171,10 +173,10 @@ class Feed:
             try:
                 self._handle_event(message["event"])
             except (KeyError, TypeError):
-                logger.exception("cluster %s: not an event: %r", self.cluster, message)
+                logger.exception("cluster %s: invalid event: %r", self.cluster, message)
 
     async def _watch(self) -> None:
-        """Tell every socket the time: the header's age, whether or not anything happens."""
+        """Send the header, with its age, to every socket at every tick."""
         is_record_down = False
         while True:
             now = record_reader.current_time()
@@ -190,8 +192,8 @@ class Feed:
                     logger.warning("cluster %s: the record cannot be read: %s", self.cluster, error)
                 is_record_down = True
             except Exception:
-                # Whatever it is, sockets must not go on looking fresh because their clock stopped.
-                logger.exception("cluster %s: cannot read the header", self.cluster)
+                # Whatever the error is, sockets must not show old data as current.
+                logger.exception("cluster %s: the header of the record cannot be read", self.cluster)
                 head = None if self._head is None else age_header(self._head, now)
             if head is None or self._snapshot is None or self._snapshot[1].stale != head.stale:
                 self._snapshot = None
@@ -202,7 +204,9 @@ class Feed:
         kind = event["type"]
         if kind == "delta":
             self._epoch, self._seq = event["epoch"], event["seq"]
-            self._broadcast(Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time())))
+            self._broadcast(
+                Delta(event["epoch"], event["seq"], delta_text(event, record_reader.current_time()))
+            )
         elif kind == "layout":
             self._snapshot = None
             self._broadcast(layout_hint(event["layout_version"]))
@@ -218,15 +222,15 @@ class Feed:
 
 
 class Hub:
-    """The feeds of one event loop, each alive as long as somebody listens."""
+    """The feeds of one event loop. A feed ends with its last socket."""
 
     def __init__(self) -> None:
         self.feeds: dict[str, Feed] = {}
-        #: What each socket does to look whether it may stay open.
+        #: Callbacks that request an access check of each socket.
         self.rechecks: set[Callable[[], None]] = set()
 
     async def subscribe(self, cluster: str) -> tuple[Feed, Subscription]:
-        """Join a cluster's feed, beginning it if nobody else listens."""
+        """Join the feed of a cluster; start it for the first socket."""
         feed = self.feeds.get(cluster)
         if feed is None:
             feed = self.feeds[cluster] = Feed(cluster, TICK)
@@ -237,7 +241,7 @@ class Hub:
             raise
 
     async def leave(self, feed: Feed, subscription: Subscription) -> None:
-        """Leave a feed; the last one out ends it."""
+        """Leave a feed; end it after the last socket."""
         feed.subscriptions.discard(subscription)
         await self._end_if_empty(feed)
 
@@ -247,7 +251,7 @@ class Hub:
             await feed.stop()
 
     def recheck(self) -> None:
-        """Let every socket look whether it may stay open."""
+        """Request an access check of every socket."""
         for callback in list(self.rechecks):
             callback()
 
@@ -256,7 +260,7 @@ _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakK
 
 
 def current_hub() -> Hub:
-    """The hub of the running loop."""
+    """Return the hub of the running event loop."""
     loop = asyncio.get_running_loop()
     hub = _hubs.get(loop)
     if hub is None:
@@ -265,30 +269,34 @@ def current_hub() -> Hub:
 
 
 def recheck_soon(delay: float = 0.5) -> None:
-    """Let all sockets of this process look whether they may stay open, from any thread, `delay` seconds from now."""
+    """Request access checks of all sockets of this process in `delay` seconds. Thread-safe."""
     for loop, hub in list(_hubs.items()):
         if not loop.is_closed():
             loop.call_soon_threadsafe(loop.call_later, delay, hub.recheck)
 
 
 def count_sockets() -> dict[str, int]:
-    """How many sockets this process serves, by cluster."""
+    """Return the number of open sockets of this process by cluster."""
     feeds = [feed for hub in list(_hubs.values()) for feed in list(hub.feeds.values())]
     return {feed.cluster: len(feed.subscriptions) for feed in feeds}
 
 
 def age_header(head: StreamHeader, now: float) -> StreamHeader:
-    """Apply age to a header that cannot be read anew: Redis is away, but time passes."""
+    """Return a header with age applied, while Redis is down and no new header can be read."""
     limit = Timing(round_interval=head.interval).stale_after
     if head.stale or (head.as_of is not None and now - head.as_of <= limit):
         return head
     retired_count = head.counts.get(State.RETIRED, 0)
-    counts = {**dict.fromkeys(State, 0), State.UNKNOWN: head.agents - retired_count, State.RETIRED: retired_count}
+    counts = {
+        **dict.fromkeys(State, 0),
+        State.UNKNOWN: head.agents - retired_count,
+        State.RETIRED: retired_count,
+    }
     return replace(head, stale=True, counts=counts)
 
 
 def delta_text(event: Mapping[str, Any], now: float) -> str:
-    """A delta as sockets send it."""
+    """Return a delta as JSON, as sockets send it."""
     return json.dumps(
         {
             "type": "delta",
@@ -303,5 +311,5 @@ def delta_text(event: Mapping[str, Any], now: float) -> str:
 
 
 def layout_hint(version: str) -> Hint:
-    """Say that agents or homes were added."""
+    """Return the hint that agents or home proxies were added to the layout."""
     return Hint(json.dumps({"type": "layout", "layout_version": version}), layout_version=version)

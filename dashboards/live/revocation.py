@@ -1,4 +1,4 @@
-"""When an open socket must end: its right to stay ended, or nobody can confirm it. docs/live.md, "Revocation"."""
+"""When an open socket must end: its access ended, or cannot be checked. docs/reference/live.md, "Revocation"."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from fleet.processes import background
 
 logger = logging.getLogger(__name__)
 
-#: Close code of a socket whose right to stay cannot be confirmed ("try again later"): the browser connects again.
+#: Close code of a socket whose access cannot be checked ("try again later"): the browser connects again.
 TRY_AGAIN_LATER = 1013
 
-#: Returns the close code of a socket that may not stay, None for one that may. Raises `Error` of the database.
+#: An access check. Returns a close code, or None if the socket may stay open. Raises `Error` of the database.
 CloseCodeCheck = Callable[[], Awaitable[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckSettings:
-    """How often the right to stay is confirmed, seconds."""
+    """Timing of access checks, seconds."""
 
-    #: Between two looks.
+    #: Between two checks.
     interval: float
-    #: Until the next attempt after one that failed; each attempt gets at least as long.
+    #: Until the next attempt after a failed one, and minimum timeout of an attempt.
     retry: float
-    #: Since the last confirmation: a socket that is older than that is closed.
+    #: Maximum time since the last successful check; after that, the socket is closed.
     limit: float
 
 
-async def wait_for_close_code(find_close_code: CloseCodeCheck, recheck: asyncio.Event, settings: RecheckSettings, confirmed_at: float) -> int:
-    """Look until the socket may not stay any more, and return the close code. `confirmed_at` is a time of the loop.
+async def wait_for_close_code(
+    find_close_code: CloseCodeCheck, recheck: asyncio.Event, settings: RecheckSettings, confirmed_at: float
+) -> int:
+    """Check the access of a socket until it ends, and return the close code. `confirmed_at` is a time of the loop.
 
     1. Wait for `recheck`, or for the interval.
-    2. Look. An answer counts from when its look began: what ended meanwhile may have been missed.
-    3. A database that fails, or does not answer, is asked again after `retry`, until `limit` is over.
+    2. Check. A result counts from the start of the check, because it may miss later changes.
+    3. If the database fails or does not respond, check again after `retry`, until `limit` is over.
     """
     loop = asyncio.get_running_loop()
     wait, is_failing = settings.interval, False
@@ -51,10 +53,10 @@ async def wait_for_close_code(find_close_code: CloseCodeCheck, recheck: asyncio.
         except (Error, TimeoutError) as error:
             remaining = confirmed_at + settings.limit - loop.time()
             if remaining <= 0:
-                logger.warning("a socket is closed: its right to stay open cannot be confirmed: %r", error)
+                logger.warning("socket closed, its access cannot be checked: %r", error)
                 return TRY_AGAIN_LATER
             if not is_failing:
-                logger.warning("the right of a socket to stay open cannot be confirmed yet: %r", error)
+                logger.warning("the access of a socket cannot be checked yet: %r", error)
             wait, is_failing = min(settings.retry, remaining), True
             continue
         if code is not None:

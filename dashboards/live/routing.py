@@ -1,4 +1,4 @@
-"""Routes of sockets, and what stands before every one of them."""
+"""Routes of sockets, and the origin check of all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ websocket_urlpatterns: list[URLPattern] = [
     path("ws/fleet/", FleetConsumer.as_asgi()),
     path("ws/c/<slug:cluster>/fleet/", FleetConsumer.as_asgi()),
 ]
-#: An address without a socket is refused like any other, not an error in the log.
+#: Other URLs are refused without an error in the log.
 _unknown_address = re_path(r"", refuse)  # type: ignore[arg-type] # an ASGI application, as every route of a URLRouter
 
 application = require_same_origin(URLRouter([*websocket_urlpatterns, _unknown_address]))

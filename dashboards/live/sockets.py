@@ -1,4 +1,4 @@
-"""Who may open a socket, and who still may: origin, session or token, permission, cluster. docs/access.md."""
+"""Access to sockets, at opening and later: origin, session or token, permission, cluster. docs/reference/access.md."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def require_same_origin(application: Application) -> Application:
-    """Refuse the handshake of pages of other origins: browsers send our cookie with theirs.
+    """Wrap an application so that it refuses handshakes of pages of other origins, which would send our cookie.
 
-    The whole origin counts, with its port: cookies do not tell ports apart. Only a client that sends a token, as no
-    page can, may come without an origin.
+    The port of the origin counts too, because cookies are sent to all ports. Only a client with a token may omit the
+    origin; pages cannot send one.
     """
 
     async def wrapper(scope: Any, receive: Any, send: Any) -> None:
@@ -42,13 +42,13 @@ def require_same_origin(application: Application) -> Application:
 
 
 async def refuse(_scope: Any, receive: Any, send: Any) -> None:
-    """Refuse a handshake; the server answers 403. Channels' own denier would ask Redis for a channel first."""
+    """Refuse a handshake; the server responds with 403. The denier of Channels would need Redis."""
     await receive()
     await send({"type": "websocket.close"})
 
 
 def is_origin_allowed(scope: Scope) -> bool:
-    """Whether the handshake comes from our own page, a trusted origin, or a program with a token."""
+    """Return whether a handshake comes from the console, a trusted origin, or a program with a token."""
     headers = _headers(scope)
     host = headers.get("host", "")
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
@@ -64,7 +64,7 @@ def is_origin_allowed(scope: Scope) -> bool:
 
 
 def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int | None:
-    """The close code for this socket now, or None when it may stay. Reads the database: session, roles and limits."""
+    """Return the close code for a socket; None if it may stay open. Reads session, roles and limits in the database."""
     permission = access.permission
     assert permission is not None, "a socket shows a fleet, so it needs a permission"
     headers = _headers(scope)
@@ -79,19 +79,26 @@ def close_code_of(scope: Scope, access: AccessRequirement, cluster: str) -> int 
         if cookie_user is None:
             return SIGNED_OUT
         user, is_allowed = cookie_user, True
-    return None if is_allowed and has_permission(user, permission, cluster) and is_known_cluster(cluster) else NOT_ALLOWED
+    return (
+        None
+        if is_allowed and has_permission(user, permission, cluster) and is_known_cluster(cluster)
+        else NOT_ALLOWED
+    )
 
 
 def session_user(cookie: str) -> User | None:
-    """Whom the session cookie stands for, read anew from the session store."""
+    """Return the user of a session cookie, read from the session store."""
     key = parse_cookie(cookie).get(settings.SESSION_COOKIE_NAME)
     if not key:
         return None
     session = import_module(settings.SESSION_ENGINE).SessionStore(session_key=key)
-    # All that get_user reads of a request is its session; it checks the password's hash too.
+    # get_user reads only the session of a request; it also checks the hash of the password.
     user = get_user(cast(HttpRequest, SimpleNamespace(session=session)))
     return user if isinstance(user, User) and user.is_active else None
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): field_value.decode("latin-1") for name, field_value in scope["headers"]}
+    return {
+        name.decode("latin-1").lower(): field_value.decode("latin-1")
+        for name, field_value in scope["headers"]
+    }

@@ -1,3 +1,3 @@
-"""What pages, API and sockets share."""
+"""Code shared by pages, API and sockets."""
 
 from __future__ import annotations

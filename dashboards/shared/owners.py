@@ -1,4 +1,4 @@
-"""What forms of owned objects share: the owner, chosen when the object is made. docs/access.md, "Limits by cluster"."""
+"""Forms of objects with an owner, set when an object is created. docs/reference/access.md, "Cluster limits"."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from django import forms
 class OwnedForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not
     """A form of an object that belongs to one cluster, or to the whole installation.
 
-    `owners`: what the writer may give a new object to, the usual owner first. An existing object keeps its own.
+    `owners`: owners that the user may choose for a new object, the default first. An existing object keeps its owner.
     """
 
     cluster = forms.ChoiceField(
-        required=False, label="Belongs to", help_text="Says where it acts, and who may change it."
+        required=False,
+        label="Scope",
+        help_text="One cluster, or the whole installation (needs access to all clusters).",
     )
 
     def __init__(self, *args: Any, owners: Sequence[str], **kwargs: Any) -> None:
@@ -26,10 +28,10 @@ class OwnedForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes
         field.choices = [(owner, format_owner(owner)) for owner in choices]
         field.disabled = len(choices) == 1
         self.initial["cluster"] = choices[0]
-        #: The cluster whose objects this one may refer to, beside the installation's.
+        #: The cluster whose objects this object may refer to, besides those of the installation.
         self.reach = choices[-1]
 
 
 def format_owner(owner: str) -> str:
-    """Return an owner as people read it."""
+    """Return the label of an owner; empty means the whole installation."""
     return f"cluster {owner}" if owner else "whole installation"

@@ -1,4 +1,4 @@
-"""What page views share: the path of a cluster's pages, and the page for a record that cannot be read."""
+"""Helpers of page views: URL prefix of a cluster, the signed-in user, and the 503 page."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fleet.monitoring.state import StateError
 
 
 def prefix_of(cluster: str) -> str:
-    """The path before a cluster's pages; the default cluster has short URLs."""
+    """Return the URL prefix of the pages of a cluster; empty for the default cluster."""
     return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
 
 
 def sentence_of(error: Exception) -> str:
-    """What an error says, as a sentence of its own."""
+    """Return the message of an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def signed_in_user_of(request: HttpRequest) -> User:
-    """Who is signed in, in a view that requires a permission."""
-    assert isinstance(request.user, User), "the view requires a permission, so somebody is signed in"
+    """Return the signed-in user, in a view that requires a permission."""
+    assert isinstance(request.user, User), "the view requires a permission, so the user is signed in"
     return request.user
 
 
 def needs_record(view: View[P]) -> View[P]:
-    """Answer 503 while the record cannot be read. Template `503.html`: `sentence`."""
+    """Make a view respond with 503 while the record cannot be read. Template `503.html`: `sentence`."""
 
     @functools.wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:

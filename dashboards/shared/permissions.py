@@ -1,7 +1,7 @@
-"""The one way in which views, API routes and sockets say who may use them. docs/access.md.
+"""Declared access of views, API routes and sockets. docs/reference/access.md.
 
 A view is marked by `requires(...)` or `public`; an API route has `auth=ApiAccess(...)`; a socket consumer has
-`access`. `declared` reads the mark back; a system check (dashboards.checks) refuses views and routes without one.
+`access`. `access_of` reads the mark; a system check (dashboards.checks) rejects views and routes without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 
 from dashboards.shared import refusals
-from fleet.models.access import Permission, limits_of, has_permission, can_write
+from fleet.models.access import ROLES, Permission, can_write, has_permission, limits_of
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 
 P = ParamSpec("P")
@@ -29,18 +29,18 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 @dataclass(frozen=True, slots=True)
 class AccessRequirement:
-    """Who may use something: everybody, whoever is signed in, or whoever has a permission."""
+    """Required access: none, a signed-in user, or a user with a permission."""
 
     sign_in: bool = True
     permission: Permission | None = None
-    #: It shows or changes one cluster, so limits by cluster count. What is of no cluster filters by them itself.
+    #: Limits by cluster apply, because the view shows or changes one cluster. Other views apply the limits themselves.
     of_cluster: bool = True
 
 
 PUBLIC = AccessRequirement(sign_in=False)
 SIGNED_IN = AccessRequirement()
 
-#: Pages of django-allauth, by URL name: it guards them itself. A name that is not here is refused by the check.
+#: Pages of django-allauth, by URL name; allauth guards them. The system check rejects other names.
 ALLAUTH: dict[str, AccessRequirement] = {
     **dict.fromkeys(
         (
@@ -68,13 +68,13 @@ ALLAUTH: dict[str, AccessRequirement] = {
 
 
 def public(view: Callable[P, HttpResponseBase]) -> Callable[P, HttpResponseBase]:
-    """Mark a view that everybody may see."""
+    """Mark a view as public: it needs no sign-in."""
     view.access = PUBLIC  # type: ignore[attr-defined] # read back by declared()
     return view
 
 
 def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
-    """Mark and guard a view: sign-in, the permission, and, if it has an argument `cluster`, the cluster of its URL."""
+    """Mark and guard a view: it needs sign-in, the permission, and access to `cluster` if it has that argument."""
 
     def decorate(view: View[P]) -> View[P]:
         of_cluster = "cluster" in inspect.signature(view).parameters
@@ -87,7 +87,7 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
             if not has_permission(request.user, permission, cluster if of_cluster else None):
                 _refuse(request, _describe_missing_permission(permission))
             if not is_known_cluster(cluster):
-                raise Http404(f"There is no cluster {cluster}.")
+                raise Http404(f"Cluster {cluster} was not found.")
             return view(request, *args, **kwargs)
 
         access = AccessRequirement(permission=permission, of_cluster=of_cluster)
@@ -98,58 +98,63 @@ def requires(permission: Permission) -> Callable[[View[P]], View[P]]:
 
 
 def owners_for(user: User, permission: Permission, cluster: str) -> list[str]:
-    """Return the owners that `user` may give a new object on a cluster's page: the installation first."""
+    """Return the owners that `user` may choose for a new object of `cluster`; the installation comes first."""
     return [owner for owner in ("", cluster) if can_write(user, permission, owner)]
 
 
 def require_permission(request: HttpRequest, permission: Permission, cluster: str) -> None:
-    """Refuse what a view does by a permission that seeing its page does not need. Raises PermissionDenied."""
+    """Require a permission beyond the one for viewing the page. Raises PermissionDenied."""
     if not has_permission(request.user, permission, cluster):
         _refuse(request, _describe_missing_permission(permission))
 
 
 def require_write(request: HttpRequest, permission: Permission, owner: str) -> None:
-    """Refuse to change what `owner` owns: a cluster, or, if it is empty, the installation. Raises PermissionDenied."""
+    """Require write access to objects of `owner`: a cluster, or the installation if empty. Raises PermissionDenied."""
     if sentence := find_write_refusal(request.user, permission, owner):
         _refuse(request, sentence)
 
 
 def find_write_refusal(user: AbstractBaseUser | AnonymousUser, permission: Permission, owner: str) -> str:
-    """Return why `user` may not change what `owner` owns; empty: they may."""
+    """Return why `user` may not change objects of `owner`; empty if they may."""
     if can_write(user, permission, owner):
         return ""
     if not owner and has_permission(user, permission):
-        return "It belongs to the whole installation: to change it needs a user without a limit by cluster."
+        return "This belongs to the whole installation. Only users who are not limited to some clusters can change it."
     return _describe_missing_permission(permission)
 
 
 def is_known_cluster(cluster: str) -> bool:
-    """Whether there is such a cluster; the default one is there before anything was polled."""
+    """Return whether a cluster exists; the default cluster exists even before the first poll."""
     if cluster == DEFAULT_CLUSTER:
         return True
-    # PostgreSQL refuses a NUL in a text, SQLite does not.
+    # PostgreSQL rejects NUL characters in text, SQLite does not.
     return "\0" not in cluster and Cluster.objects.filter(pk=cluster).exists()
 
 
 def known_clusters() -> tuple[str, ...]:
-    """All clusters, the default one first."""
+    """Return all clusters; the default cluster comes first."""
     return tuple(dict.fromkeys((DEFAULT_CLUSTER, *Cluster.objects.values_list("pk", flat=True))))
 
 
 def visible_clusters(user: User) -> tuple[str, ...]:
-    """Return the clusters that no limit keeps `user` from, the default one first."""
+    """Return the clusters that `user` may see; the default cluster comes first."""
     limits = limits_of(user)
     return tuple(cluster for cluster in known_clusters() if not limits or cluster in limits)
 
 
 def access_of(callback: Any) -> AccessRequirement | None:
-    """Read what a view or a consumer says of who may use it; None when it says nothing."""
+    """Return the access that a view or a consumer declares; None if it declares none."""
     access = getattr(callback, "access", None)
     return access if isinstance(access, AccessRequirement) else None
 
 
+def _role_with(permission: Permission) -> str:
+    """Return the least powerful role that has a permission."""
+    return next(role for role, permissions in ROLES.items() if permission in permissions)
+
+
 def _describe_missing_permission(permission: Permission) -> str:
-    return f"This needs the permission: {permission.label}."
+    return f"This action needs the role {_role_with(permission)}."
 
 
 def _refuse(request: HttpRequest, sentence: str) -> NoReturn:
@@ -158,5 +163,5 @@ def _refuse(request: HttpRequest, sentence: str) -> NoReturn:
 
 
 def _redirect_to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Send somebody to the sign-in page and back."""
+    """Redirect to the sign-in page, which leads back to this URL."""
     return redirect(f"{resolve_url(settings.LOGIN_URL)}?next={quote(request.get_full_path())}")

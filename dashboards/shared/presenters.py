@@ -1,4 +1,4 @@
-"""What templates are given: reader types turned into words, dates and ages. No template computes a state."""
+"""Context of templates: data of the reader as words, dates and ages. Templates do not derive states."""
 
 from __future__ import annotations
 
@@ -19,72 +19,80 @@ from fleet.vocabulary.verdicts import READING_ORDER, Reason, Recovery, State, Ve
 
 Counts = tuple[tuple[State, int], ...]
 
-#: Of the proxies that heartbeat through an auth its card names so many.
+#: Maximum number of proxy names on the card of an auth.
 _NAMED_PROXIES = 4
 
 
 def moment(at: float | None) -> datetime | None:
-    """Turn seconds since the epoch into an aware UTC date; 0 means none in packed columns."""
+    """Return seconds since the epoch as an aware UTC datetime; None for None and 0 (none in packed columns)."""
     return to_moment(at) if at else None
 
 
 def age_ms(at: float | None, now: float) -> int | None:
-    """Milliseconds since `at`, negative while it is still to come; None when there is no such moment."""
+    """Return milliseconds since `at`, negative if it is in the future; None for None and 0."""
     return round((now - at) * 1000) if at else None
 
 
+def duration_words(seconds: float) -> str:
+    """Return a duration in its largest whole unit: `1 h`, `10 min`, `90 s`, `500 ms`."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1000:g} ms"
+
+
 def in_order(counts: Mapping[State, int]) -> Counts:
-    """Every state with its count, in reading order."""
+    """Return every state with its count, in reading order."""
     return tuple((state, counts.get(state, 0)) for state in READING_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceCard:
-    """One auth or proxy in the strip."""
+    """One auth or proxy on Fleet now."""
 
-    #: What sources said of it; templates show what needs no other form.
+    #: Observed facts, for values that templates show unchanged.
     facts: InstanceFacts
     name: str
     kind: InstanceKind
     state: InstanceState
     sentence: str
     agents: int
-    #: Age of its own heartbeat, and its announce TTL.
+    #: Age of its own heartbeat, and its announce TTL, ms.
     heartbeat_ms: int | None
     ttl_ms: int | None
-    #: No list of instances was answered lately, so newer heartbeats would not have been seen.
+    #: No list of instances was received recently, so newer heartbeats would not have been seen.
     is_unlisted: bool
-    #: Its agents that are not healthy, by state, none of them zero.
+    #: Number of its agents that are not healthy, by state, without zeros.
     unhealthy_counts: Counts
-    #: Why it is Degraded, or worse, as a destination; empty when its state says as much, or all is well.
+    #: Why its destination health is degraded or worse; empty if its state shows that already, or it is healthy.
     health_sentence: str
-    #: Why it drains; None when it does not.
+    #: Reason for draining; None if it does not drain.
     draining_reason: str | None
-    #: Group and generation of a proxy, `blue 3`; empty when it states none.
+    #: Group and generation of a proxy, `blue 3`; empty if it reports none.
     generation: str
-    #: Of a proxy: the auth it heartbeats through. Of an auth: the proxies that do so, in words. Empty for none.
+    #: Of a proxy: the auth that receives its heartbeats. Of an auth: the proxies that send them. In words, or empty.
     heartbeat_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent in a list, or at the head of its page."""
+    """One agent in a list, or at the top of its page."""
 
     id: str
     name: str
     state: State
     reason: str
     sentence: str
-    #: Will it recover by itself, and when, in words; empty when there is nothing to recover from.
+    #: Whether and when the agent recovers, in words; empty if no recovery is needed.
     recovery: str
     cause: str
     since: datetime | None
     since_ms: int | None
     auth: str
-    #: The policy of its auth connection: `reconnect, health check`; empty when no heartbeat says.
+    #: Policy of its auth connection: `reconnect, health check`; empty if no heartbeat reports it.
     mode: str
     proxies: tuple[str, ...]
-    #: Groups and generations of these proxies, each once, for those that state one: `blue 3`.
+    #: Groups and generations of these proxies, without duplicates: `blue 3`.
     generations: tuple[str, ...]
     home: str
     expires_at: datetime | None
@@ -93,10 +101,10 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentTunnel:
-    """A proxy that reports a tunnel of an agent, or was the last to."""
+    """A tunnel of an agent, as its proxy reports it or last reported it."""
 
     proxy: str
-    #: That of the proxy.
+    #: State of the proxy.
     state: InstanceState
     reason: str
     opened_at: datetime | None
@@ -105,7 +113,7 @@ class AgentTunnel:
 
 @dataclass(frozen=True, slots=True)
 class StateChangeRow:
-    """One change of an agent's state."""
+    """One state change of an agent."""
 
     at: datetime
     at_ms: int
@@ -116,7 +124,7 @@ class StateChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One token in the list; never its secret."""
+    """One API token in the list, without its secret."""
 
     id: int
     name: str
@@ -130,9 +138,9 @@ class TokenRow:
 
 
 def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
-    """What every page with live numbers gives the frame: `page`, `summary`, `counts`, `age_ms`, `stale`.
+    """Return the context of every page with live data: `page`, `summary`, `counts`, `age_ms`, `stale`.
 
-    `fleet_size`: agents that count, so without the `retired_count` that are retired.
+    `fleet_size`: number of agents without retired ones; `retired_count`: number of retired agents.
     """
     retired_count = summary.counts.get(State.RETIRED, 0)
     return {
@@ -147,7 +155,7 @@ def frame(summary: Summary, now: float, page: str) -> dict[str, Any]:
 
 
 def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple[InstanceCard, ...]]:
-    """The strip: `auths` and `proxies`, each by name as people count (proxy-2 before proxy-10)."""
+    """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10)."""
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
     cards = [(view.facts.kind, instance_card(view, now, names)) for view in sorted_views]
@@ -158,7 +166,7 @@ def instance_cards(views: Sequence[InstanceView], now: float) -> dict[str, tuple
 
 
 def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float) -> AgentRow:
-    """Present one agent; `instances` by id."""
+    """Return one agent as a row; `instances` by id."""
 
     def name(instance: str | None) -> str:
         instance_view = instances.get(instance or "")
@@ -171,8 +179,8 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
         state=view.state,
         reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
         sentence=verdict.sentence,
-        recovery=describe_recovery(verdict, name(verdict.cause)),
-        cause=name(verdict.cause),
+        recovery=describe_recovery(verdict, cause_words(name(verdict.cause))),
+        cause=cause_words(name(verdict.cause)),
         since=moment(view.since),
         since_ms=age_ms(view.since, now),
         auth=name(view.auth),
@@ -186,26 +194,34 @@ def agent_row(view: AgentView, instances: Mapping[str, InstanceView], now: float
 
 
 def describe_mode(mode: ReconnectMode, *, health_check: bool) -> str:
-    """Return the policy of an agent's auth connection in words; empty when it is not known."""
+    """Return the policy of an agent's auth connection in words; empty if it is unknown."""
     if mode is ReconnectMode.UNKNOWN:
         return ""
     return f"{mode.slug}, health check" if health_check else mode.slug
 
 
+def cause_words(cause: str) -> str:
+    """Return the name of a cause: `backend/prod` becomes `the auth backend of cluster prod`."""
+    kind, _, cluster = cause.partition("/")
+    return f"the auth backend of cluster {cluster}" if kind == "backend" and cluster else cause
+
+
 def describe_recovery(verdict: Verdict, cause: str) -> str:
-    """Say whether it will recover by itself, and when; empty when there is nothing to recover from."""
+    """Return whether and when an agent recovers, in words; empty if no recovery is needed."""
     if verdict.recovery is Recovery.NOT_NEEDED:
         return ""
     if verdict.recovery is Recovery.ONLY_IF_CAUSE_RECOVERS:
-        return f"not by itself, only if {cause or 'the cause'} recovers"
+        return f"Recovers when {cause or 'the cause'} recovers"
     if verdict.recovery is Recovery.UNCLEAR:
-        return "cannot be told"
+        return "Unknown"
     recovers_at = moment(verdict.recovers_at)
-    return "yes" if recovers_at is None else f"yes, by {recovers_at:%H:%M:%S} UTC"
+    return (
+        "Automatic recovery" if recovers_at is None else f"Automatic recovery by {recovers_at:%H:%M:%S} UTC"
+    )
 
 
 def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
-    """One agent with what its verdict rests on: `agent`, `tunnels`, `evidence` as (words, value)."""
+    """Return one agent with the evidence for its state: `agent`, `tunnels`, `evidence` as (label, value)."""
     by_id = {view.facts.id: view for view in explanation.instances.values()}
     return {
         "agent": agent_row(explanation.view, by_id, now),
@@ -215,23 +231,23 @@ def agent_page(explanation: Explanation, now: float) -> dict[str, Any]:
 
 
 def evidence_rows_of(evidence: AgentEvidence, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:
-    """Everything seen of an agent, as words and values."""
+    """Return all observations of an agent as (label, value)."""
     rows: list[tuple[str, str]] = []
     if evidence.heartbeat is None:
-        rows.append(("Heartbeat", "no auth lists its resource"))
+        rows.append(("Heartbeat", "none: no auth lists this agent"))
     else:
         rows.extend(_heartbeat_rows_of(evidence.heartbeat, instances))
     last_proxies = [instances[index].facts.name for index in evidence.last_proxies if index in instances]
-    rows.append(("Last seen on", ", ".join(last_proxies) or "no proxy yet"))
+    rows.append(("Last seen on", ", ".join(last_proxies) or "no proxy"))
     if evidence.retired:
         rows.append(("Retired", "by an operator"))
     if not evidence.had_tunnel:
-        rows.append(("Tunnels ever", "none"))
+        rows.append(("Tunnels so far", "none"))
     return rows
 
 
 def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRow]:
-    """Present what happened to an agent, as kept in the database."""
+    """Return the state history of an agent from the database."""
     return [
         StateChangeRow(
             at=row.at,
@@ -244,8 +260,10 @@ def history(transitions: Iterable[Transition], now: float) -> list[StateChangeRo
     ]
 
 
-def number_fields(record: Any, form_values: Mapping[str, str], problems: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Present the numbers of a record as fields of a form; those that are not given have its values."""
+def number_fields(
+    record: Any, form_values: Mapping[str, str], problems: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the numbers of `record` as form fields, with the values of `form_values` where present."""
     return [
         {
             "name": name, "label": label, "unit": unit, "low": low, "high": high,
@@ -256,7 +274,7 @@ def number_fields(record: Any, form_values: Mapping[str, str], problems: Mapping
 
 
 def token_row(token: ApiToken, now: datetime) -> TokenRow:
-    """Present one token."""
+    """Return one API token as a row."""
     return TokenRow(
         id=token.pk,
         name=token.name,
@@ -277,25 +295,25 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
 
     expires_at, policy_read_at = moment(heartbeat.expires_at), moment(heartbeat.policy_read_at)
     rows = [
-        ("Heartbeat written by", name(heartbeat.auth)),
-        ("Resource expires", "never seen" if expires_at is None else f"{expires_at:%H:%M:%S} UTC"),
-        ("Resource TTL", f"{heartbeat.ttl:g} s"),
+        ("Heartbeat received by", name(heartbeat.auth)),
+        ("Heartbeat expires", "unknown" if expires_at is None else f"{expires_at:%H:%M:%S} UTC"),
+        ("Heartbeat TTL", duration_words(heartbeat.ttl)),
         ("Reconnect mode", heartbeat.mode.slug),
-        ("Health check of its auth", "on" if heartbeat.health_check else "off"),
-        ("Policy read", "it did not say" if policy_read_at is None else f"{policy_read_at:%H:%M:%S} UTC"),
-        ("Tunnels wanted", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),
-        ("Tunnels it claims", str(heartbeat.claimed)),
-        ("Unexpired proxies it knows", str(heartbeat.tracked)),
+        ("Auth health check", "on" if heartbeat.health_check else "off"),
+        ("Policy read at", "not reported" if policy_read_at is None else f"{policy_read_at:%H:%M:%S} UTC"),
+        ("Desired tunnels", str(heartbeat.desired) if heartbeat.desired else "one to every proxy"),
+        ("Tunnels reported by the agent", str(heartbeat.claimed)),
+        ("Known proxies that have not expired", str(heartbeat.tracked)),
     ]
     if heartbeat.via_proxy is not None:
-        rows.insert(1, ("Auth connection through", name(heartbeat.via_proxy)))
+        rows.insert(1, ("Connected to the auth through", name(heartbeat.via_proxy)))
     if heartbeat.ttl_seen:
-        rows.append(("Discovery TTL it was told", f"{heartbeat.ttl_seen:g} s"))
+        rows.append(("Discovery TTL received", duration_words(heartbeat.ttl_seen)))
     return rows
 
 
 def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> InstanceCard:
-    """Present one auth or proxy; `names` are those of all instances, by id."""
+    """Return the card of one auth or proxy; `names` of all instances by id."""
     facts = view.facts
     written_at = None if facts.expires_at is None or facts.ttl is None else facts.expires_at - facts.ttl
     return InstanceCard(
@@ -308,7 +326,9 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
         heartbeat_ms=age_ms(written_at, now),
         ttl_ms=None if facts.ttl is None else round(facts.ttl * 1000),
         is_unlisted=not view.is_list_fresh,
-        unhealthy_counts=tuple((state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY),
+        unhealthy_counts=tuple(
+            (state, n) for state, n in in_order(view.counts) if n and state is not State.HEALTHY
+        ),
         health_sentence=view.health_sentence if view.state not in SICK_STATES else "",
         draining_reason=None if view.drain_request is None else view.drain_request.reason,
         heartbeat_path=_heartbeat_path(view, names),
@@ -317,18 +337,18 @@ def instance_card(view: InstanceView, now: float, names: Mapping[str, str]) -> I
 
 
 def _heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> str:
-    """Return through which auth a proxy heartbeats, or which proxies heartbeat through an auth, in words."""
+    """Return the auth that receives heartbeats of a proxy, or the proxies that send heartbeats to an auth, in words."""
     if view.facts.heartbeat_auth:
         auth = view.facts.heartbeat_auth
-        return f"heartbeats through {names.get(auth, auth)}"
+        return f"sends heartbeats to {names.get(auth, auth)}"
     if not view.proxies:
         return ""
     proxy_names, more_count = ", ".join(view.proxies[:_NAMED_PROXIES]), len(view.proxies) - _NAMED_PROXIES
-    return f"takes heartbeats of {proxy_names}" + (f" and {more_count} more" if more_count > 0 else "")
+    return f"receives heartbeats from {proxy_names}" + (f" and {more_count} more" if more_count > 0 else "")
 
 
 def format_generation(facts: InstanceFacts) -> str:
-    """Return group and generation of a proxy; empty when it states none."""
+    """Return group and generation of a proxy; empty if it reports none."""
     return f"{facts.group} {facts.generation}".strip() if facts.group or facts.generation else ""
 
 

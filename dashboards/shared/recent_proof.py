@@ -1,6 +1,6 @@
-"""Recent proof of who somebody is, before a session does what outlives it. docs/access.md, "Recent proof".
+"""Recent proof of identity, which actions with lasting effects need. docs/reference/access.md, "Reauthentication".
 
-django-allauth keeps the proofs; a token needs none, for it was made with one.
+django-allauth stores the proofs. Requests with a token need none, because creating the token needed one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from django.utils.http import urlencode
 
 @reauthentication_required  # type: ignore[untyped-decorator] # allauth is untyped
 def require(request: HttpRequest) -> None:
-    """Raise ReauthenticationRequired unless the proof is recent: the middleware asks, and then repeats the request."""
+    """Raise ReauthenticationRequired unless the proof is recent; the middleware asks for it and repeats the request."""
 
 
 def is_recent(request: HttpRequest) -> bool:
-    """Return whether the session was proven within `REFLOAT_REAUTHENTICATE_AFTER`."""
+    """Return whether the user proved their identity within `REFLOAT_REAUTHENTICATE_AFTER` seconds."""
     try:
         require(request)
     except ReauthenticationRequired:
@@ -32,16 +32,16 @@ def is_recent(request: HttpRequest) -> bool:
 
 
 def is_counted(request: HttpRequest) -> bool:
-    """Return whether the newest sign-in or proof is recent; allauth itself asks again a second after a sign-in."""
+    """Return whether the last sign-in or proof is recent; allauth does not count a sign-in."""
     proofs = get_authentication_records(request, request.user)
     newest = max((float(proof["at"]) for proof in proofs), default=0.0)
     return 0 <= time.time() - newest < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
 
 
 def redirect_to_reauthentication(request: HttpRequest) -> HttpResponseBase:
-    """Send somebody to the page that asks for proof, and back to this address by GET.
+    """Redirect to the page that asks for proof, which leads back to this URL by GET.
 
-    For forms that hold a secret: `require` keeps the whole form in the session, which is no place for one.
+    For forms with a secret: `require` stores the whole form in the session, where secrets must not be.
     """
     methods = get_adapter().get_reauthentication_methods(request.user)
     page = methods[0]["url"] if methods else resolve_url("account_login")

@@ -1,4 +1,4 @@
-"""The console's one door to the record: a Reader per process. Everything shown comes through it, age applied."""
+"""Access of the console to the record (the current state of the fleet in Redis): one Reader per process."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fleet.monitoring.state.reader import Reader, open_reader
 
 @functools.cache
 def reader() -> Reader:
-    """The process's reader; safe in threads."""
+    """Return the reader of this process; thread-safe."""
     return open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 @functools.cache
 def policy_book() -> PolicyReportStore:
-    """What instances said of their policies; safe in threads."""
+    """Return the policies that instances reported; thread-safe."""
     return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 def record() -> RecordSnapshot:
-    """The record as it is now, for plans."""
+    """Return the record as of now, for plans."""
     return RecordSnapshot(reader(), policy_book(), current_time())
 
 
 def current_time() -> float:
-    """Seconds since the epoch: the `now` of one request or one tick, taken once."""
+    """Return seconds since the epoch. Each request or tick calls this once, and uses the result as `now`."""
     return time.time()

@@ -1,6 +1,6 @@
-"""Why a request was refused, kept with the request where that is decided: the log of attempts reads no response.
+"""Why a request was refused: stored in the request for the audit log, which does not parse responses.
 
-docs/changes.md, "The log".
+docs/reference/changes.md, "Audit log".
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpRequest
 
-#: The answer to what a full disk, a lock or a database that is down keeps from being done. The log has its words.
+#: Response to a request that fails because of the database. The log has the error of the database.
 DATABASE_UNAVAILABLE = (
-    "The console's database cannot be used: its disk may be full, or it may be locked or down. Try again."
+    "The console database is unavailable: its disk may be full, or it may be locked or down. Try again."
 )
 
 
 def record(request: HttpRequest, sentence: str) -> None:
-    """Keep the reason; the last one counts."""
+    """Store the reason of a refusal; the last call wins."""
     request.refloat_refusal = sentence  # type: ignore[attr-defined] # read back by reason()
 
 
 def record_and_show(request: HttpRequest, sentence: str) -> None:
-    """Keep the reason, and show it on the page that follows."""
+    """Store the reason of a refusal, and show it on the next page."""
     record(request, sentence)
     messages.error(request, sentence)
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Return the reason; empty for a request that nobody refused."""
+    """Return the reason of a refusal; empty if the request was not refused."""
     return str(getattr(request, "refloat_refusal", ""))

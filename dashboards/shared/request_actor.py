@@ -1,4 +1,4 @@
-"""Who acts in a request, and how the work that follows is given to workers: by the name of a task, never by a call."""
+"""The actor of a request, and tasks for workers, which are sent by name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fleet.vocabulary.changes import Actor, ActorKind
 
 logger = logging.getLogger(__name__)
 
-#: Where a request keeps its id, and the header it comes and goes by.
+#: Header of the request id, in requests and responses.
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 def request_id_of(request: HttpRequest) -> str:
-    """The request's id: the caller's if it is one, else a new one; the same for the whole request."""
+    """Return the id of a request: the client's if it is valid, otherwise a new one; constant during the request."""
     request_id: str | None = getattr(request, "refloat_request_id", None)
     if request_id is None:
         header = request.headers.get(REQUEST_ID_HEADER, "")
@@ -37,7 +37,7 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def actor_of(request: HttpRequest, user: User, token: ApiToken | None = None) -> RequestActor:
-    """Who asks: a person, or a token of theirs."""
+    """Return the actor: a user, or one of their tokens."""
     name = user.get_username()
     identity = (
         Actor(ActorKind.PERSON, name, user.pk)
@@ -50,19 +50,19 @@ def actor_of(request: HttpRequest, user: User, token: ApiToken | None = None) ->
 
 
 def signed_in_actor_of(request: HttpRequest) -> RequestActor:
-    """Who asks by a page, which only people use who are signed in."""
+    """Return the actor of a page request: the signed-in user."""
     return actor_of(request, signed_in_user_of(request))
 
 
 def start_change(change: Change) -> None:
-    """Have a worker begin a confirmed change now. Without a broker it begins when one is back: beat looks for it."""
+    """Have a worker start a confirmed change now. If the broker is down, a periodic task starts the change later."""
     if task := kind_of(change).task:
         enqueue(task, change.pk)
 
 
 def enqueue(task: str, *args: Any) -> None:
-    """Give a task to the workers."""
+    """Send a task to the workers; log a warning if the broker is down."""
     try:
         current_app.send_task(task, args=args)
     except OperationalError as error:
-        logger.warning("%s waits for the broker: %s", task, error)
+        logger.warning("task %s was not sent, because the broker is unavailable: %s", task, error)

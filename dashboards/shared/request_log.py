@@ -1,7 +1,7 @@
-"""One row in the log for every attempt to change something, however it ended. docs/changes.md, "The log".
+"""One entry in the audit log for every attempt to change something. docs/reference/changes.md, "Audit log".
 
-What an action does itself says more, and is written by it; here is seen that there is a row at all: for what is refused
-without permission, by a form or by a version that is too old, and for what is done without words of its own.
+Actions write detailed entries themselves. This module adds the missing ones: for requests that are refused (no
+permission, an invalid form, an outdated version), and for actions that write no entry.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 
 #: Methods that change nothing.
 READS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-#: Pages on which somebody says who they are: no change of anything.
+#: Pages on which users authenticate: these change nothing.
 _IDENTITY_PAGES = {name for name, access in ALLAUTH.items() if access == PUBLIC} | {
     "account_reauthenticate",
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
 }
-#: What a page may be sent without an attempt at anything, by field: it shows what would be.
+#: Form fields of previews: such a request is no attempt to change something.
 _PREVIEW_FIELDS = ("show", "rebase", "preview")
 _PREVIEW_ACTIONS = frozenset({"try"})
 _FORM_ACTION_PATTERN = re.compile("[a-z-]{1,24}")
@@ -40,7 +40,7 @@ _MAX_REASON_LENGTH = 500
 
 
 def record_attempt(request: HttpRequest, response: HttpResponseBase, recorded_count: int) -> None:
-    """Write the row of a request that wrote `written` rows itself, if one is missing. Reads and writes the database."""
+    """Write an entry for a request if it wrote none itself (`recorded_count` is 0). Reads and writes the database."""
     if recorded_count or request.method in READS:
         return
     name = request.resolver_match.url_name if request.resolver_match else None
@@ -51,7 +51,7 @@ def record_attempt(request: HttpRequest, response: HttpResponseBase, recorded_co
         token: ApiToken | None = getattr(request, "refloat_token", None)
         user = token.user if token is not None else request.user
         if not isinstance(user, User):
-            return  # nobody knows who it was, and anybody could fill the log
+            return  # unknown user: anybody could fill the log
         outcome, detail = outcome_and_detail
         attempt = Attempt(
             request_actor.actor_of(request, user, token).identity,
@@ -64,12 +64,12 @@ def record_attempt(request: HttpRequest, response: HttpResponseBase, recorded_co
         )
         record(attempt, outcome, timezone.now())
     except DatabaseError:
-        # The answer stands; what could not be written here stands in the log of the process.
-        logger.exception("no row in the log for %s %s", request.method, request.path)
+        # The response is sent anyway; the process log has what could not be written to the audit log.
+        logger.exception("audit entry for %s %s could not be written", request.method, request.path)
 
 
 def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[AuditOutcome, str] | None:
-    """Outcome and detail; None for what was no attempt."""
+    """Return outcome and detail; None if the request was no attempt to change something."""
     status, reason = response.status_code, refusals.reason_of(request)[:_MAX_REASON_LENGTH]
     if status in (401, 404, 405):
         return None
@@ -81,15 +81,17 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
         return AuditOutcome.DONE, ""
     if request.POST.get("do") in _PREVIEW_ACTIONS or any(name in request.POST for name in _PREVIEW_FIELDS):
         return None
-    return AuditOutcome.REFUSED, "the form was shown again"
+    return AuditOutcome.REFUSED, "the form was invalid and was shown again"
 
 
 def _action_of(request: HttpRequest, name: str) -> ActionName:
-    """Where and what: `page.incident.acknowledge`, `api.confirm`."""
+    """Return the action of a request: `page.incident.acknowledge`, `api.confirm`."""
     kind = RouteKind.API if request.path.startswith("/api/") else RouteKind.PAGE
     form_action = request.POST.get("do", "") if kind is RouteKind.PAGE else ""
     view_name = name.rpartition(":")[2].removeprefix("cluster_").removesuffix("-of-cluster")
-    return action_of_request(kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else ""))
+    return action_of_request(
+        kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else "")
+    )
 
 
 def _change_id_of(request: HttpRequest) -> int | None:

@@ -120,7 +120,7 @@ def test_agent_is_explained(client: Client, bearer: dict[str, str], fake_reader:
     assert timezone.now() - datetime.fromisoformat(tunnel["opened_at"]) >= timedelta(seconds=60)
     assert len(found["instances"]) == 4
     assert found["said"] is None
-    assert "no agent nobody" in _get(client, "agents/nobody", bearer, 404)["detail"]
+    assert "Agent nobody was not found" in _get(client, "agents/nobody", bearer, 404)["detail"]
 
 
 def test_agent_in_its_own_words(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:
@@ -261,6 +261,22 @@ def test_openapi_document(client: Client, person: MakeUser) -> None:
     assert "/api/v1/clusters/{cluster}/agents/{agent_id}" in document["paths"]
     schemes = document["components"]["securitySchemes"].values()
     assert {"type": "http", "scheme": "bearer"} in schemes
+
+
+def test_openapi_document_describes_operations_and_fields() -> None:
+    """A summary without a full stop, a description that ends in one, and a description of every field."""
+    document = api.get_openapi_schema(path_prefix="/api/v1/")
+    for path in document["paths"].values():
+        for operation in path.values():
+            assert not operation["summary"].endswith(".")
+            assert operation["description"].endswith(".")
+    fields = {
+        (name, field)
+        for name, schema in document["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+        if "description" not in described
+    }
+    assert not fields
 
 
 def test_openapi_document_is_rendered_once() -> None:

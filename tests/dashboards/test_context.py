@@ -79,7 +79,13 @@ def test_page_hands_over_the_verdicts(client: Client, path: str) -> None:
     for tone in Tone:
         words = {
             word.value
-            for word in (*CampaignAgentState, *ChangeState, *RolloutStepState, *AuditOutcome, *PolicyCellState)
+            for word in (
+                *CampaignAgentState,
+                *ChangeState,
+                *RolloutStepState,
+                *AuditOutcome,
+                *PolicyCellState,
+            )
             if word.tone is tone
         }
         rule = re.search(rf"^\.tag-(.+) {{ {re.escape(tone)}; }}$", page, re.MULTILINE)

@@ -12,7 +12,7 @@ def test_wrong_method_of_the_api(client: Client, fake_reader: FakeReader) -> Non
     answer = client.post("/api/v1/fleet/summary")
     assert answer.status_code == 405
     assert answer.headers["Allow"] == "GET"
-    assert answer.json() == {"detail": "POST is not allowed at this address, only GET."}
+    assert answer.json() == {"detail": "POST is not allowed for this URL. Allowed: GET."}
 
 
 async def test_wrong_method_of_the_api_under_asgi(async_client: AsyncClient) -> None:

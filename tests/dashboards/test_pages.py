@@ -47,9 +47,9 @@ def test_fleet_now_over_a_real_record(viewer: Client, record: Writer) -> None:
 @pytest.mark.parametrize("state", [InstanceState.SILENT, InstanceState.UNKNOWN])
 def test_tunnels_of_a_proxy_not_heard(viewer: Client, fake_reader: FakeReader, state: InstanceState) -> None:
     """What a proxy said long ago is not shown as present."""
-    assert "when last heard" not in viewer.get("/").content.decode()
+    assert "(last known)" not in viewer.get("/").content.decode()
     fake_reader.proxy_state = state
-    assert "<b>2</b> tunnels when last heard" in viewer.get("/").content.decode()
+    assert "<b>2</b> tunnels (last known)" in viewer.get("/").content.decode()
 
 
 def test_map_and_its_layout(viewer: Client, record: Writer) -> None:
@@ -94,7 +94,7 @@ def test_agents_wrong_filter_is_said(viewer: Client, record: Writer) -> None:
     """A filter that cannot be read is a sentence on the page, not an empty list."""
     answer = viewer.get("/agents/?state=happy")
     assert answer.status_code == 400
-    assert "There is no state" in answer.content.decode()
+    assert "Unknown state" in answer.content.decode()
 
 
 def test_agents_page_by_page(viewer: Client, fake_reader: FakeReader) -> None:
@@ -136,14 +136,14 @@ def test_agents_as_csv(viewer: Client, record: Writer) -> None:
     rows = list(csv.DictReader(io.StringIO(_text(answer), newline="")))
     assert [(row["name"], row["state"]) for row in rows] == [("agent-4", "at_risk"), ("agent-3", "stranded")]
     wrong = viewer.get("/c/default/agents.csv?state=happy")
-    assert (wrong.status_code, b"There is no state" in wrong.content) == (400, True)
+    assert (wrong.status_code, b"Unknown state" in wrong.content) == (400, True)
 
 
 def test_agent_with_its_evidence(viewer: Client, record: Writer) -> None:
     """One agent: its state, its tunnels, what the verdict rests on."""
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "agent-3" in page
-    assert "Heartbeat written by" in page
+    assert "Heartbeat received by" in page
     card = viewer.get("/agents/agent-3-id/?card").content.decode()
     assert 'id="agent-card"' in card
     assert "<html" not in card
@@ -156,18 +156,20 @@ def test_agent_in_its_own_words(viewer: Client, record: Writer) -> None:
     assert epoch is not None
     index = record.agent_ids("default")[0].index("agent-3-id")
     proxy = next(facts for facts in record.load_instances("default").values() if facts.name == "proxy-1")
-    assert "It was not asked lately." in viewer.get("/agents/agent-3-id/").content.decode()
+    assert "No recent report from this agent." in viewer.get("/agents/agent-3-id/").content.decode()
     record.write_agent_responses(
         "default", epoch, {index: AgentReportResponse(time.time(), proxy.index, None, "unavailable: gone")}
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
-    assert "it did not answer: unavailable: gone" in page
+    assert "): unavailable: gone" in page
     report = parse_agent_report(
         f'{{"agent_id": "agent-3-id", "services": ["web"], "tracker": {{"claimed": ["{proxy.id}"]}}}}'
     )
-    record.write_agent_responses("default", epoch, {index: AgentReportResponse(time.time(), proxy.index, report)})
+    record.write_agent_responses(
+        "default", epoch, {index: AgentReportResponse(time.time(), proxy.index, report)}
+    )
     page = viewer.get("/agents/agent-3-id/").content.decode()
-    assert "it exposes web" in page
+    assert "Services: web" in page
     assert '<th scope="row">proxy-1</th>' in page.partition("said-title")[2]
 
 
@@ -206,7 +208,7 @@ def test_record_away_is_503(viewer: Client, monkeypatch: pytest.MonkeyPatch, pat
     monkeypatch.setattr(record_reader, "reader", lambda: away)
     answer = viewer.get(path)
     assert answer.status_code == 503
-    assert "Redis does not answer" in answer.content.decode()
+    assert "Redis is not responding" in answer.content.decode()
 
 
 def test_short_and_long_urls(viewer: Client, record: Writer) -> None:

@@ -1,3 +1,3 @@
-"""Pages of the fleet."""
+"""Pages: Fleet now, map, agents, retire agent."""
 
 from __future__ import annotations

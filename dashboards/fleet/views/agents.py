@@ -1,4 +1,4 @@
-"""Agents: the list that is the map's twin, and one agent with the reason for its state."""
+"""The list of agents, as page and CSV, and the page of one agent with the evidence for its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.transitions import Transition
 from fleet.monitoring.views import FleetTable
 
-#: Changes of state on an agent's page.
+#: Maximum number of state changes on the page of an agent.
 _CHANGE_LIMIT = 50
 
 
@@ -31,12 +31,12 @@ _CHANGE_LIMIT = 50
 @require_safe
 @needs_record
 def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show a page of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
+    """Show one page of the list of agents: `?state=` (repeatable), `?proxy=`, `?auth=`, `?q=` (agent_query), `?sort=`,
     `?after=` (cursor).
 
-    Template `dashboards/agents.html`: the frame's, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
-    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence when a filter is wrong),
-    `heads` (SortHead by what it sorts by), `sort`, `csv_url`.
+    Template `dashboards/agents.html`: presenters.frame, `rows` (AgentRow), `chosen` (slugs), `query`, `proxy`, `auth`,
+    `total`, `next_url`, `first_url` (either may be empty), `error` (a sentence if a filter is invalid),
+    `heads` (column headers by sort key), `sort`, `csv_url`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -52,7 +52,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "auth": request.GET.get("auth", ""),
         "total": page.total,
         "first_url": f"{base_url}?{_query_string_of(request.GET)}" if "after" in request.GET else "",
-        "next_url": f"{base_url}?{_query_string_of(request.GET, page.next_cursor)}" if page.next_cursor else "",
+        "next_url": f"{base_url}?{_query_string_of(request.GET, page.next_cursor)}"
+        if page.next_cursor
+        else "",
         "error": error,
         "sort": request.GET.get("sort", ""),
         "heads": {column: _sort_head_of(request.GET, column) for column in agent_query.SORTS},
@@ -66,9 +68,9 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 @require_safe
 @needs_record
 def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Send every agent that the list's filters mean, in the list's order, as of one moment (agent_csv).
+    """Send all agents that match the filters as CSV, in the order of the list, as of one moment (agent_csv).
 
-    400 with a sentence for a filter that cannot be read.
+    Responds with 400 and a sentence if a filter is invalid.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
@@ -92,17 +94,17 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 @require_safe
 @needs_record
 def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one agent; with `?card`, the card of the map's side panel alone.
+    """Show one agent; with `?card`, only the card for the side panel of the map.
 
-    Template `dashboards/agent.html`: the frame's, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
-    (words, value), `said` (Said or None), `history` (Change, newest first), `retirement` (or None),
+    Template `dashboards/agent.html`: presenters.frame, `agent` (AgentRow), `tunnels` (AgentTunnel), `evidence` as
+    (label, value), `said` (AgentReportView or None), `history` (StateChangeRow, newest first), `retirement` (or None),
     `may_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
-        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
+        raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
     context = presenters.agent_page(explanation, now) | {"said": present_agent_report(explanation, now)}
     context["may_act"] = has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     if "card" in request.GET:
@@ -116,7 +118,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
 
 
 def _find_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
-    """One page of the list, or an empty one and the sentence that says what is wrong with the filter."""
+    """Return one page of the list and "", or an empty page and a sentence if the filter is invalid."""
     try:
         query = _query(params)
         return agent_query.page(
@@ -131,7 +133,7 @@ def _find_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
 
 
 def _query(params: QueryDict) -> AgentQuery:
-    """The search field's filters, and those of the form's other fields with them."""
+    """Return the filters of the search field and of the other form fields."""
     query = agent_query.parse(params.get("q", ""))
     return agent_query.narrow(
         query,
@@ -142,24 +144,28 @@ def _query(params: QueryDict) -> AgentQuery:
 
 
 def _sort_head_of(params: QueryDict, column: str) -> dict[str, str]:
-    """A column's head: where it leads (`query`: the first page, sorted by it; again: the other way), and `aria`."""
+    """Return a column header: `query` of its link (first page, sorted; reversed if sorted already) and `aria`."""
     sort = params.get("sort", "")
     directions = {column: "ascending", f"-{column}": "descending"}
-    query = urlencode([*_query_pairs_of(params, "after", "sort"), ("sort", f"-{column}" if sort == column else column)])
+    query = urlencode(
+        [*_query_pairs_of(params, "after", "sort"), ("sort", f"-{column}" if sort == column else column)]
+    )
     return {"query": query, "aria": directions.get(sort, "")}
 
 
 async def _iterate_in_thread(pieces: Iterator[str]) -> AsyncIterator[str]:
-    """Make each piece beside the event loop, when the one before has been sent."""
+    """Yield the chunks. Each is made in a thread, after the previous one has been sent."""
     next_piece = sync_to_async(lambda: next(pieces, None), thread_sensitive=False)
     while (piece := await next_piece()) is not None:
         yield piece
 
 
 def _query_string_of(params: QueryDict, after: str | None = None) -> str:
-    """The query string of the same filters, from another cursor on."""
+    """Return the query string of the same filters with another cursor."""
     return urlencode([*_query_pairs_of(params, "after"), *([("after", after)] if after else [])])
 
 
 def _query_pairs_of(params: QueryDict, *excluded_keys: str) -> list[tuple[str, str]]:
-    return [(key, text) for key, texts in params.lists() if key not in excluded_keys for text in texts if text]
+    return [
+        (key, text) for key, texts in params.lists() if key not in excluded_keys for text in texts if text
+    ]

@@ -1,4 +1,4 @@
-"""The map: a page, and the layout it draws on."""
+"""The map: its page, and its layout as JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 @require_safe
 @needs_record
 def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the map's frame; the socket fills it.
+    """Show the page of the map; the states come by the socket.
 
-    Template `dashboards/map.html`: the frame's, `figure` (figures.map_figure).
+    Template `dashboards/map.html`: presenters.frame, `figure` (figures.map_figure).
     """
     now = record_reader.current_time()
     frame = presenters.frame(record_reader.reader().summary(cluster, now), now, "map")
@@ -34,10 +34,10 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @gzip_page
 @needs_record
 def layout(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Give the layout as JSON; its version is the ETag, so that a browser that has it gets 304."""
+    """Send the layout of the map as JSON. Its version is the ETag: a browser that has it gets 304."""
     reader = record_reader.reader()
     etag = f'"{cluster}-{reader.layout_version(cluster)}"'
-    # gzip_page weakens the ETag it compressed under; the weak form names the same layout.
+    # gzip_page makes the ETag weak; the weak ETag stands for the same layout.
     client_etags = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
     response: HttpResponse
     if etag in client_etags:

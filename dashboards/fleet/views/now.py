@@ -1,4 +1,4 @@
-"""Fleet now: the counts, the instances, and how old the data is."""
+"""Fleet now: agents by state, instances, and the age of the data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 @require_safe
 @needs_record
 def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the fleet in numbers.
+    """Show agents by state, auths, proxies and current causes.
 
-    Template `dashboards/fleet.html`: the frame's (presenters.frame), `auths` and `proxies` (InstanceCard), `causes`
+    Template `dashboards/fleet.html`: presenters.frame, `auths` and `proxies` (InstanceCard), `causes`
     (SickCause) and `may_act`.
     """
     now = record_reader.current_time()
@@ -40,7 +40,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
 @functools.wraps(fleet_now)
 def home(request: HttpRequest) -> HttpResponseBase:
-    """Show the default cluster, or lead a person who may not see it to the first one that they may."""
+    """Show the default cluster, or redirect a user without access to it to the first cluster with access."""
     try:
         return fleet_now(request)
     except PermissionDenied:

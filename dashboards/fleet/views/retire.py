@@ -1,4 +1,4 @@
-"""Retire one agent that is gone for good, or have it count again. docs/verdicts.md, "Retired agents"."""
+"""Retire an agent that is permanently out of service, or reinstate it. docs/reference/verdicts.md, "Retired agents"."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from fleet.models.clusters import DEFAULT_CLUSTER
 @never_cache
 @needs_record
 def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Ask for a reason (GET), and want it retired or not any more (POST with `wanted`: `retire` or `unretire`).
+    """Show the form (GET), or retire or reinstate the agent (POST with `wanted`: `retire` or `unretire`).
 
-    Template `dashboards/retire.html`: the frame's, `agent` (AgentRow), `retired`, `retirement`, `alive` (it shows a
-    sign of life), `form`.
+    Template `dashboards/retire.html`: presenters.frame, `agent` (AgentRow), `retired`, `retirement`, `alive` (it has
+    a heartbeat or live tunnel), `form`.
     """
     now = record_reader.current_time()
     reader = record_reader.reader()
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
-        raise Http404(f"There is no agent {agent_id} in the cluster {cluster}.")
-    # What operators said last; the record follows within a round or two.
+        raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
+    # The last request of an operator; the record reflects it within two polls.
     retirement = retirement_of(cluster, explanation, now)
     is_retired = retirement is not None and retirement.is_retired
     alive, action = is_alive(explanation), request.POST.get("wanted")
@@ -44,10 +44,13 @@ def retire(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) 
     )
     if action in ("retire", "unretire") and form.is_valid():
         recent_proof.require(request)
-        actor, reason = request_actor.actor_of(request, signed_in_user_of(request)), form.cleaned_data["reason"]
+        actor, reason = (
+            request_actor.actor_of(request, signed_in_user_of(request)),
+            form.cleaned_data["reason"],
+        )
         request_retirement(cluster, explanation, actor, retired=action == "retire", reason=reason)
         outcome = "will be retired" if action == "retire" else "will be reinstated"
-        messages.success(request, f"{explanation.view.name} {outcome} with the next round.")
+        messages.success(request, f"{explanation.view.name} {outcome} with the next poll.")
         return redirect(f"{prefix_of(cluster)}/agents/{quote(explanation.view.id, safe='')}/")
     context = presenters.agent_page(explanation, now) | {
         "retired": is_retired, "retirement": retirement, "alive": alive, "form": form,

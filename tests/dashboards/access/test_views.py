@@ -42,7 +42,7 @@ def test_form_on_a_full_disk_is_a_503(proven: Client) -> None:
     with database_read_only():
         answer = proven.post("/tokens/", FORM)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "The database cannot be used" in answer.content.decode()
+    assert "Database unavailable" in answer.content.decode()
     assert not ApiToken.objects.exists()
 
 

@@ -82,7 +82,7 @@ def test_secret_file_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [(b"", "is empty"), (b" \n", "is empty"), (b"\xff\xfe", "no text in UTF-8")]
+    ("content", "sentence"), [(b"", "is empty"), (b" \n", "is empty"), (b"\xff\xfe", "not UTF-8 text")]
 )
 def test_secret_file_with_nothing_to_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, sentence: str

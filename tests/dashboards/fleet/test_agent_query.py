@@ -152,5 +152,5 @@ def test_cursor_beyond_all_numbers(table: FleetTable, digits: int) -> None:
     """A number that no column can hold was never in a cursor of ours."""
     huge = "9" * digits
     for sort, cursor in (("", f"e1.{huge}"), ("since", f"e1.1:{huge}"), ("since", f"e1.{huge}:-{huge}")):
-        with pytest.raises(QueryError, match=r"none of ours\.$"):
+        with pytest.raises(QueryError, match=r"Invalid cursor"):
             agent_query.page(table, AgentQuery(), cursor=cursor, limit=3, sort=sort)

@@ -103,19 +103,22 @@ def test_when_the_auth_connection_moves() -> None:
     assert shown is not None
     assert shown.auth_reconnect is not None
     assert dict(shown.auth_reconnect.rows) == {
-        "First attempt at another auth": "within 250ms",
-        "RPCs on an auth connection that was left": "1m0s",
-        "New auth connection": "every 1h0m0s",
+        "First connection attempt to another auth": "within 250 ms",
+        "Timeout of RPCs on the old auth connection": "1 min",
+        "Planned reconnect to an auth": "every 1 h",
     }
     none = parse_agent_report(json.dumps({"agent_id": identity, "auth_reconnect": {}}))
     shown = present_agent_report(explained(AgentReportResponse(ASKED, index, none)), NOW)
     assert shown is not None
     assert shown.auth_reconnect is not None
     assert [value for _, value in shown.auth_reconnect.rows] == [
-        "after 2 s to 3 s, as Teleport waits",
-        "no limit",
+        "after 2 s to 3 s (Teleport default)",
+        "none",
         "never",
     ]
-    silent = present_agent_report(explained(AgentReportResponse(ASKED, index, parse_agent_report(json.dumps({"agent_id": identity})))), NOW)
+    silent = present_agent_report(
+        explained(AgentReportResponse(ASKED, index, parse_agent_report(json.dumps({"agent_id": identity})))),
+        NOW,
+    )
     assert silent is not None
     assert silent.auth_reconnect is None

@@ -27,7 +27,7 @@ from dashboards.live.routing import application
 from dashboards.shared import record_reader
 from fleet.models.access import Permission, set_role
 from fleet.models.tokens import create_token
-from fleet.monitoring.events import StateDelta, InstancesChanged, LayoutChanged
+from fleet.monitoring.events import InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.verdicts import State
@@ -371,7 +371,7 @@ async def test_database_outage_does_not_end_the_watch(
     async with _open(cookie) as browser:
         await browser.step()
         async with _database_without_sessions():
-            await eventually(lambda: "cannot be confirmed yet" in caplog.text)
+            await eventually(lambda: "cannot be checked yet" in caplog.text)
             await browser.until(_kind("beat"))
         await sync_to_async(Session.objects.all().delete)()
         assert (await browser.until(_kind("close")))["code"] == 4401
@@ -398,7 +398,7 @@ async def test_watch_that_fails_closes(
         await browser.step()
         monkeypatch.setattr(consumers, "close_code_of", None)
         assert (await browser.until(_kind("close")))["code"] == consumers.INTERNAL_ERROR
-    assert "cannot be watched" in caplog.text
+    assert "its access check failed" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["[" * 1000, '{"a":' * 180, "[" * 200_000, "x" * 1025])

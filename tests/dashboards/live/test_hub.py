@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from pytest_django import Settings
 
 from dashboards.live import hub
-from dashboards.live.hub import Delta, Feed, Hint, FeedEvent, Resync, Subscription, Tick, age_header
+from dashboards.live.hub import Delta, Feed, FeedEvent, Hint, Resync, Subscription, Tick, age_header
 from dashboards.shared.presenters import age_ms
 from fleet.monitoring.publish import group_of
 from fleet.monitoring.state.writer import Writer
@@ -126,7 +126,7 @@ async def test_feed_joins_when_redis_comes_late(
     monkeypatch.setattr(hub, "get_channel_layer", lambda: late)
     monkeypatch.setattr(hub, "_REJOIN", 0.05)
     feed = Feed("default", 0.1)
-    subscription = await feed.subscribe(timeout=0.01)
+    subscription = await feed.subscribe(join_timeout=0.01)
 
     async def heard() -> bool:
         await real.group_send(group_of("default"), {"type": "fleet.event", "event": {"type": "instances"}})

@@ -34,7 +34,9 @@ class Answers:
 
 async def _watch(answers: Answers, pace: RecheckSettings) -> int:
     async with asyncio.timeout(60):
-        return await wait_for_close_code(answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time())
+        return await wait_for_close_code(
+            answers.look, asyncio.Event(), pace, asyncio.get_running_loop().time()
+        )
 
 
 async def test_socket_that_may_stay_is_looked_at_again() -> None:

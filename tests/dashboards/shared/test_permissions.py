@@ -9,12 +9,12 @@ from django.test import RequestFactory
 from dashboards.shared.permissions import (
     AccessRequirement,
     access_of,
+    find_write_refusal,
     is_known_cluster,
     known_clusters,
-    require_write,
     owners_for,
     public,
-    find_write_refusal,
+    require_write,
     requires,
     visible_clusters,
 )
@@ -118,8 +118,8 @@ def test_owners_for_a_new_object_and_why_not(person: MakeUser) -> None:
     ClusterLimit.objects.create(user=limited, cluster="eu")
     owners = [owners_for(user, Permission.CHANGE_CONFIG, "eu") for user in (free, limited, viewer)]
     assert owners == [["", "eu"], ["eu"], []]
-    assert "without a limit" in find_write_refusal(limited, Permission.CHANGE_CONFIG, "")
-    assert "needs the permission" in find_write_refusal(viewer, Permission.CHANGE_CONFIG, "")
+    assert "not limited to some clusters" in find_write_refusal(limited, Permission.CHANGE_CONFIG, "")
+    assert "needs the role config admin" in find_write_refusal(viewer, Permission.CHANGE_CONFIG, "")
     request = RequestFactory().get("/somewhere/")
     request.user = limited
     require_write(request, Permission.CHANGE_CONFIG, "eu")

@@ -43,15 +43,33 @@ def test_age_ms(at: float | None, age: int | None) -> None:
     ("verdict", "words"),
     [
         (_verdict(Recovery.NOT_NEEDED), ""),
-        (_verdict(Recovery.BY_ITSELF), "yes"),
-        (_verdict(Recovery.BY_ITSELF, NOW), "yes, by 22:13:20 UTC"),
-        (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "not by itself, only if auth-2 recovers"),
-        (_verdict(Recovery.UNCLEAR), "cannot be told"),
+        (_verdict(Recovery.BY_ITSELF), "Automatic recovery"),
+        (_verdict(Recovery.BY_ITSELF, NOW), "Automatic recovery by 22:13:20 UTC"),
+        (_verdict(Recovery.ONLY_IF_CAUSE_RECOVERS), "Recovers when auth-2 recovers"),
+        (_verdict(Recovery.UNCLEAR), "Unknown"),
     ],
 )
 def test_recovery_words(verdict: Verdict, words: str) -> None:
     """Every kind of recovery has its words."""
     assert presenters.describe_recovery(verdict, "auth-2") == words
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [("proxy-1", "proxy-1"), ("", ""), ("backend/prod", "the auth backend of cluster prod")],
+)
+def test_cause_words(cause: str, words: str) -> None:
+    """An instance by its name, a backend by its cluster."""
+    assert presenters.cause_words(cause) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (5400, "90 min"), (7200, "2 h")],
+)
+def test_duration_words(seconds: float, words: str) -> None:
+    """In the largest unit that is whole."""
+    assert presenters.duration_words(seconds) == words
 
 
 def test_instance_cards_as_people_count() -> None:
@@ -81,14 +99,14 @@ def test_instance_cards_say_who_heartbeats_through_whom() -> None:
     ]
     cards = presenters.instance_cards(views, NOW)
     assert [card.heartbeat_path for card in cards["auths"]] == [
-        "takes heartbeats of proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
+        "receives heartbeats from proxy-1, proxy-2, proxy-3, proxy-4 and 2 more"
     ]
     assert [card.heartbeat_path for card in cards["proxies"]] == [
-        "heartbeats through auth-1",
-        "heartbeats through unknown-id",
+        "sends heartbeats to auth-1",
+        "sends heartbeats to unknown-id",
     ]
     few = presenters.instance_card(replace(auth, proxies=proxies[:2]), NOW, {})
-    assert few.heartbeat_path == "takes heartbeats of proxy-1, proxy-2"
+    assert few.heartbeat_path == "receives heartbeats from proxy-1, proxy-2"
     assert presenters.instance_card(auth, NOW, {}).heartbeat_path == ""
 
 

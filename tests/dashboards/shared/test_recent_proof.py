@@ -84,7 +84,7 @@ def test_api_asks_a_session_and_no_token(unproven: Client) -> None:
     for path, body in bodies.items():
         answer = unproven.post(path, body, content_type="application/json")
         assert answer.status_code == 403
-        assert "Prove again who you are" in answer.json()["detail"]
+        assert "Confirm your identity again" in answer.json()["detail"]
     prove(unproven)
     answer = unproven.post("/api/v1/silences", bodies["/api/v1/silences"], content_type="application/json")
     assert answer.status_code == 201
@@ -114,6 +114,6 @@ def test_page_of_a_channel_says_truly_whether_a_secret_is_kept(unproven: Client)
     prove(unproven)
     unproven.post("/alerts/channels/0/", _HOOK)
     page = f"/alerts/channels/{Channel.objects.get().pk}/"
-    assert "kept; type to replace" in unproven.get(page).content.decode()
+    assert "stored; type to replace" in unproven.get(page).content.decode()
     unproven.post(page, _HOOK | {"url": "https://elsewhere.example.com/", "secret": ""})
-    assert "kept; type to replace" not in unproven.get(page).content.decode()
+    assert "stored; type to replace" not in unproven.get(page).content.decode()

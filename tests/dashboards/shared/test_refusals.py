@@ -29,6 +29,6 @@ def test_reason_is_the_last_one(request_: HttpRequest) -> None:
 
 def test_complaint_is_shown_as_well(request_: HttpRequest) -> None:
     """On the page that follows."""
-    refusals.record_and_show(request_, "a note needs words.")
-    assert refusals.reason_of(request_) == "a note needs words."
-    assert [str(message) for message in messages.get_messages(request_)] == ["a note needs words."]
+    refusals.record_and_show(request_, "The note is empty.")
+    assert refusals.reason_of(request_) == "The note is empty."
+    assert [str(message) for message in messages.get_messages(request_)] == ["The note is empty."]

@@ -41,4 +41,4 @@ def test_enqueue_without_a_broker_waits(
 
     monkeypatch.setattr(current_app, "send_task", refuse)
     enqueue("fleet.tasks.x", 1)
-    assert "waits for the broker" in caplog.text
+    assert "was not sent, because the broker is unavailable" in caplog.text

@@ -43,7 +43,7 @@ def test_refused_at_the_door_of_a_page(client: Client, path: str) -> None:
     assert client.post(path, {}, headers={"X-Request-Id": "req-7"}).status_code == 403
     row = _only()
     assert (row.who, row.outcome, row.request_id, row.subject) == ("the-viewer", "refused", "req-7", path)
-    assert row.detail.startswith("This needs the permission: ")
+    assert row.detail.startswith("This action needs the role ")
     assert row.action in ("page.reconnect", "page.channel")
 
 
@@ -127,7 +127,7 @@ def test_looking_is_no_attempt(client: Client, sent: dict[str, str], rows: int) 
     assert AuditEntry.objects.count() == rows
 
 
-@pytest.mark.parametrize("reason", ["", "a note needs words."])
+@pytest.mark.parametrize("reason", ["", "The note is empty."])
 def test_redirect_says_nothing_of_how_it_ended(client: Client, reason: str) -> None:
     """The log keeps what was decided with the request; where people are led, and what they read there, is no sign."""
     request = RequestFactory().post("/incidents/1/", {"do": "note"})
@@ -143,7 +143,7 @@ def test_old_proof_is_logged(client: Client) -> None:
     client.force_login(_user("viewer"))
     answer = client.post("/tokens/", {"name": "t", "scopes": ["view_metrics"], "days": "30"})
     assert answer["Location"].startswith("/accounts/reauthenticate/")
-    assert (_only().outcome, _only().detail) == ("refused", "asked to prove again who it is")
+    assert (_only().outcome, _only().detail) == ("refused", "reauthentication required")
 
 
 def test_version_that_is_missing_or_wrong_is_logged(client: Client) -> None:
@@ -165,7 +165,7 @@ def test_under_asgi(async_client: AsyncClient) -> None:
     async_client.force_login(_user("viewer"))
     answer = async_to_sync(async_client.post)("/reconnect/", {})
     assert answer.status_code == 403
-    assert _only().detail.startswith("This needs the permission: ")
+    assert _only().detail.startswith("This action needs the role ")
     async_client.force_login(_user("admin"))
     async_to_sync(async_client.post)("/reconnect/", {"q": "nobody"})
     assert AuditEntry.objects.count() == 2

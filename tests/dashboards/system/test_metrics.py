@@ -15,7 +15,7 @@ from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
-from fleet.vocabulary.instances import PollAttempt, Poll
+from fleet.vocabulary.instances import Poll, PollAttempt
 from fleet.vocabulary.watch import InstanceWatch
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader

@@ -1,20 +1,20 @@
-/* What the browser knows of a fleet: one state byte per agent, and the place in the event stream.
-   Pure but for the list of verdicts, which the page hands over: no socket, no clock. docs/live.md, *Wire protocol*.
-   Law: an old snapshot and the deltas after it equal a fresh snapshot. */
+/* The browser's copy of the fleet: one state byte per agent, and the position in the event stream.
+   Pure except for the list of agent states from the page: no socket, no clock. docs/reference/live.md, *Messages*.
+   Invariant: an old snapshot plus all deltas after it equals a new snapshot. */
 
-/** Verdicts by their number on the wire (fleet.vocabulary.verdicts.State). */
+/** Agent states by their number in the wire protocol (fleet.vocabulary.verdicts.State). */
 const VERDICTS = JSON.parse(document.getElementById("verdicts").textContent);
 export const STATES = VERDICTS.map(({ slug }) => slug);
-/** The ones that a sentence on the fleet names, the worst first. */
+/** The states that the status line mentions, the worst first. */
 export const HEADLINES = VERDICTS.filter(({ headline }) => headline > 0).sort((a, b) => a.headline - b.headline);
 const number = (slug) => STATES.indexOf(slug);
 const RETIRED = number("retired");
 export const [UNKNOWN, STRANDED, HEALTHY] = ["unknown", "stranded", "healthy"].map(number);
 
-/** The colour of a verdict on a light page. */
+/** Return the colour of a state in the light theme. */
 export const colour = (slug) => VERDICTS[number(slug)].colour;
 
-/** The word for a state, as people read it. */
+/** Return the label of a state. */
 export function label(state) {
   return VERDICTS[state].label;
 }
@@ -29,21 +29,21 @@ export class FleetState {
     this.stale = false;
     this.states = null;
     this.counts = {};
-    /** The `hello` whose binary frame is still to come. */
+    /** The `hello` message whose binary frame has not arrived yet. */
     this.announced = null;
   }
 
-  /** A snapshot is here and no `hello` waits for its bytes. */
+  /** Whether a snapshot has arrived and no `hello` waits for its binary frame. */
   get ready() {
     return this.states !== null && this.announced === null;
   }
 
-  /** Remember what the next binary frame is. */
+  /** Store a `hello` message: it describes the next binary frame. */
   hello(message) {
     this.announced = message;
   }
 
-  /** Take the state bytes of the last `hello`. False when they do not fit it: ask again. */
+  /** Apply the state bytes of the last `hello`. Return false if their number is wrong: request a new snapshot. */
   snapshot(buffer) {
     const message = this.announced;
     if (message === null || buffer.byteLength !== message.agents) return false;
@@ -60,8 +60,8 @@ export class FleetState {
   }
 
   /**
-   * Apply one round's changes.
-   * "applied"; "old": the snapshot already holds it; "waiting": a snapshot is under way; "gap": ask for one.
+   * Apply the changes of one poll.
+   * Return "applied", "old" (in the snapshot already), "waiting" (for a snapshot) or "gap" (request a snapshot).
    */
   delta(message) {
     if (!this.ready) return "waiting";
@@ -69,7 +69,7 @@ export class FleetState {
     if (message.seq <= this.seq) return "old";
     if (message.seq !== this.seq + 1) return "gap";
     const length = this.states.length;
-    // An agent beyond the vector: the layout grew, and its announcement was lost or is still to come.
+    // An agent beyond the end of the vector: the layout grew, and the layout message was lost or has not arrived yet.
     if (message.changes.some(([index]) => index >= length)) return "gap";
     for (const [index, state] of message.changes) this.states[index] = state;
     this.seq = message.seq;
@@ -77,7 +77,7 @@ export class FleetState {
     return "applied";
   }
 
-  /** The data is too old: everything reads unknown, but what an operator said. */
+  /** Set all agents except retired ones to unknown, because the data is too old. */
   expire(message) {
     this.stale = true;
     if (this.states === null) return;
@@ -87,7 +87,7 @@ export class FleetState {
     this.counts = { ...message.counts };
   }
 
-  /** A beat names the newest event; true when one of them never came. */
+  /** Return whether events are missing: a beat names the newest one. */
   behind(message) {
     return this.ready && (message.epoch !== this.epoch || message.seq > this.seq || message.stale !== this.stale);
   }

@@ -1,16 +1,16 @@
-/* Fleet now: counts, the sentence and the instances strip, kept live. */
+/* Fleet now: live counts, status line and instances. */
 
 import { HEADLINES, STATES } from "./fleet-state.js";
 import { Live } from "./live.js";
 import { announce, CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, interrupt, markTab, showFreshness, swap, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
 
-/** Ages of instances are told by the server: ask again this often even without a hint. */
+/** Interval of requests for the instances without a hint: their ages come from the server. */
 const INSTANCES_EVERY_MS = 10_000;
-/** Hints of one incident come in a burst. */
+/** Minimum time between two requests for the instances: the hints of one incident arrive in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
 
-/** The strip is asked for after the counts changed. */
+/** Time until the causes arrive after a change of the counts: they come with the instances. */
 const CAUSE_COMES_WITHIN_MS = 2_500;
 const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
 
@@ -26,12 +26,12 @@ function paintCounts() {
     document.querySelector(`.tile[data-state="${slug}"]`).toggleAttribute("data-zero", n === 0);
   }
   document.getElementById("total").textContent = formatCount(total);
-  document.getElementById("total-retired").textContent = retired > 0 ? `, and ${formatCount(retired)} retired` : "";
+  document.getElementById("total-retired").textContent = retired > 0 ? `, plus ${formatCount(retired)} retired` : "";
   paintShare(counts);
   markTab(counts.stranded ?? 0);
 }
 
-/** The fleet as one bar; what is there at all is at least visible. */
+/** Paint the bar of shares: every state with at least one agent stays visible. */
 function paintShare(counts) {
   for (const part of document.querySelectorAll("[data-share]")) {
     const n = counts[part.dataset.share] ?? 0;
@@ -47,20 +47,25 @@ function readCounts() {
   return counts;
 }
 
-/** What the fleet suffers from, as the server has it: the causes that incidents are about. */
+/** Return the elements of the current causes, as rendered by the server: the same causes as in incidents. */
 function sickCauses() {
   return [...document.querySelectorAll("#causes [data-cause]")];
 }
 
-/** "proxy-1 does not answer and auth-2 is unhealthy"; empty when all are well. */
+/** Return the causes as text: "proxy-1 is not responding and auth-2 is unhealthy"; empty if there are none. */
 function sickWords(causes) {
   const shown = causes.slice(0, 3).map((cause) => cause.textContent);
   const more = causes.length - shown.length;
-  if (more > 0) shown.push(more === 1 ? "1 more is sick" : `${more} more are sick`);
+  if (more > 0) shown.push(more === 1 ? "1 more cause is active" : `${more} more causes are active`);
   return shown.length < 2 ? shown.join("") : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
 
-/** The verdict that matters most now, and what it is called for: shape, number, cause. */
+/** "1 agent stranded", "12 agents at risk". */
+function agentsIn(n, label) {
+  return `${formatCount(n)} agent${n === 1 ? "" : "s"} ${label}`;
+}
+
+/** Paint the status line: the most urgent state, its number of agents, and the causes. */
 function paintStatusLine() {
   const counts = live.state.counts;
   const distrust = live.distrust;
@@ -71,16 +76,16 @@ function paintStatusLine() {
   let text = "No stranded agents.";
   if (live.ageMs === null) {
     shape = "unknown";
-    text = "Nothing polled yet.";
+    text = "No data yet: Refloat has not completed a poll of the fleet.";
   } else if (distrust !== null) {
     shape = "unknown";
-    text = "Nothing can be said of the agents now.";
+    text = "Agent states are unknown: the data is too old.";
   } else if (worst?.slug === "stranded") {
     shape = worst.slug;
-    text = `${formatCount(counts.stranded)} stranded${sick === "" ? "." : `: ${sick}.`}`;
+    text = `${agentsIn(counts.stranded, worst.label)}${sick === "" ? "." : `: ${sick}.`}`;
   } else if (worst !== undefined) {
     shape = worst.slug;
-    text = `No stranded agents, but ${formatCount(counts[worst.slug])} ${worst.label}${sick === "" ? "." : `: ${sick}.`}`;
+    text = `No stranded agents, but ${agentsIn(counts[worst.slug], worst.label)}${sick === "" ? "." : `: ${sick}.`}`;
   } else if (sick !== "") {
     shape = "at_risk";
     text = `No stranded agents, but ${sick}.`;
@@ -107,11 +112,11 @@ function writeStatus(shape, text, tail) {
   rest.textContent = tail;
 }
 
-/** How the link stands; one that is open says nothing while no new numbers come. */
+/** Return the state of the live updates in words. An open link alone does not mean that new data arrives. */
 function linkWords() {
   if (live.link === "open" && live.distrust === "pollers" && live.ageMs !== null) return "connected, but polling has stopped";
-  if (live.link === "open" && live.distrust === "link") return "off, the console does not answer";
-  return { connecting: "connecting", open: "on", waiting: "off, trying again", "signed-out": "signed out", "not-allowed": "not allowed" }[live.link];
+  if (live.link === "open" && live.distrust === "link") return "off, the console does not respond";
+  return { connecting: "connecting", open: "on", waiting: "off, reconnecting", "signed-out": "signed out", "not-allowed": "not allowed" }[live.link];
 }
 
 function paintFoot() {
@@ -121,7 +126,7 @@ function paintFoot() {
   if (live.state.ready) document.getElementById("interval").textContent = String(live.state.intervalMs / 1000);
   const age = live.ageMs;
   if (age !== null) {
-    // The browser's clock only dresses an age that the server measured.
+    // The age is measured by the server; the browser's clock only turns it into a time of day.
     document.getElementById("as-of").textContent = `${new Date(Date.now() - age).toISOString().slice(11, 19)} UTC, ${formatAge(age)} ago`;
   }
 }
@@ -132,8 +137,8 @@ function adoptBeats() {
 }
 
 /**
- * Heartbeat age against the TTL: late from nine tenths on, for heartbeats come after half of it.
- * Of what we no longer see, it says only when we last did; of a heartbeat dated ahead, that clocks differ.
+ * Paint the age of each heartbeat against its TTL. Heartbeats are sent after half the TTL, so 0.9 TTL is late. If newer
+ * heartbeats would not be seen, only the age of the last one is shown; if it is dated in the future, the clock skew.
  */
 function paintBeats() {
   const now = performance.now();
@@ -148,9 +153,9 @@ function paintBeats() {
     beat.querySelector(".beat-fill").setAttribute("width", String(Math.min(100, Math.max(0, (100 * age) / ttl))));
     beat.toggleAttribute("data-ahead", ahead);
     beat.querySelector(".beat-text").textContent = ahead
-      ? `heartbeat dated ${formatAge(age)} ahead of the console: the clocks differ`
+      ? `heartbeat dated ${formatAge(age)} in the future: the clocks of the instance and the console differ`
       : unseen
-      ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; no auth server lists newer ones" : ""}`
+      ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; no auth returns newer heartbeats" : ""}`
       : `heartbeat ${formatAge(age)} ago, expires after ${formatAge(ttl)}`;
   }
 }
@@ -166,7 +171,7 @@ async function fetchInstances() {
   try {
     fresh = await fetchPart(location.pathname, "instances");
   } catch {
-    // Unreachable: the age of the heartbeats goes on growing, which is the truth.
+    // The console is unreachable: the ages of the heartbeats keep growing.
   }
   if (fresh === null) return;
   swap(document.getElementById("instances"), fresh);

@@ -1,14 +1,14 @@
-/* Pictures of an incident: a heat map of where its agents stand, ribbons of what goes together. plotly is 5 MB: it is
-   asked for only when the pictures come into view, long after the words are read. */
+/* Charts of an incident: a heat map of the agents by two attributes, and ribbons of common attributes. plotly is 5 MB,
+   so it is loaded only when the charts come into view. */
 
 /* global Plotly */
 
 import { isDark } from "./page.js";
 
-/** A row of the heat map, px, within bounds for the whole. */
+/** Height of a row of the heat map, and minimum and maximum height of the heat map, px. */
 const ROW = 30;
 const HEIGHT = [150, 560];
-/** Ribbons need room for their words; a phone scrolls them. */
+/** Minimum width of the ribbons, px: their labels need it. Narrow screens scroll. */
 const RIBBONS_LEAST = 560;
 
 const area = document.getElementById("pictures");
@@ -30,7 +30,7 @@ function loadPlotly() {
   return loading;
 }
 
-/** What a colour of tokens.css is in the present theme, as plotly reads it. */
+/** Return a colour of tokens.css in the current theme, in a format that plotly accepts. */
 function ink(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
@@ -61,13 +61,13 @@ async function drawCrossing({ rows, columns, z, text }) {
     [{
       type: "heatmap", x: columns, y: rows, z, text, texttemplate: "%{text}", zmin: 0, zmax: 100, colorscale: "Cividis",
       xgap: 2, ygap: 2, hoverinfo: "skip", hoverongaps: false,
-      // Its scale stands in the caption: plotly's own is drawn with style attributes, which the CSP forbids.
+      // The caption explains the scale: plotly draws its own with style attributes, which the CSP forbids.
       showscale: false,
     }],
     {
       ...layoutOf(crossing.parentElement.clientWidth, height, { l: 60, r: 10, t: 24, b: 8 }),
       xaxis: { ...axis, side: "top" },
-      // Those with most harmed agents are on top.
+      // Rows with the most affected agents come first.
       yaxis: { ...axis, autorange: "reversed" },
     },
     { staticPlot: true, displayModeBar: false },
@@ -88,7 +88,7 @@ async function drawRibbons({ dimensions, counts, stranded }, colours) {
   );
 }
 
-/** Show what the page says now; nothing when it harms nobody any more. */
+/** Draw the charts from the page's current data, or hide them if no agents are affected any more. */
 async function draw() {
   const data = document.getElementById("pictures-json")?.textContent ?? "";
   area.hidden = data === "";
@@ -99,7 +99,7 @@ async function draw() {
   try {
     await loadPlotly();
   } catch {
-    // The words are there; the next refresh tries again.
+    // The text is on the page; the next refresh tries again.
     [loading, drawn] = [null, ""];
     return;
   }

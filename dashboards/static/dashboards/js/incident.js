@@ -1,5 +1,5 @@
-/* Keys of an incident's page: a acknowledges, s silences, r plans a reconnect, j and k walk its rows, ? lists
-   them. */
+/* Keyboard shortcuts of the incident page: a acknowledges, s silences, r plans a reconnect campaign, j and k move
+   through the rows, ? lists the shortcuts. */
 
 const acts = document.getElementById("acts");
 const keys = document.getElementById("keys");
@@ -9,7 +9,7 @@ function typing(target) {
 }
 
 function walk(step) {
-  // On a narrow page the first ten: the others are not shown.
+  // Only visible rows: a narrow page shows the first ten.
   const rows = [...document.querySelectorAll("#agents tbody tr")].filter((row) => row.offsetParent !== null);
   if (rows.length === 0) return;
   const at = rows.indexOf(document.activeElement.closest("tr"));
@@ -31,5 +31,5 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("show-keys").addEventListener("click", () => keys.showModal());
 document.getElementById("copy-link").addEventListener("click", async (event) => {
   await navigator.clipboard.writeText(location.href);
-  event.target.textContent = "Copied";
+  event.target.textContent = "Link copied";
 });

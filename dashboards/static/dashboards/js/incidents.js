@@ -1,5 +1,5 @@
-/* Incidents on every page: the badge in the navigation, and a line when one begins or ends. Pages with a live link
-   hear of them at once ("refloat-incidents" on the window); the others ask now and then. */
+/* Incidents on every page: the badge in the navigation, and a toast when an incident opens or resolves. Pages with a
+   live link get them at once ("refloat-incidents" on the window); the other pages poll. */
 
 import { interrupt } from "./page.js";
 
@@ -10,7 +10,7 @@ const prefix = document.body.dataset.prefix;
 const badge = document.getElementById("incident-badge");
 const toasts = document.getElementById("toasts");
 
-/** What this browser wants besides a line: kept here, for it is about this machine's loudspeaker and screen. */
+/** Sound and desktop notifications: stored per browser, because they depend on the computer. */
 const choice = {
   sound: () => localStorage.getItem("refloat-sound") === "on",
   desktop: () => localStorage.getItem("refloat-desktop") === "on",
@@ -24,7 +24,7 @@ function showBadge(open) {
   badge.firstElementChild.textContent = String(critical + warning);
 }
 
-/** When each incident was last told of on this page: the live link and asking must not both say it. */
+/** Time of the last toast by incident: the live link and polling must not both show one. */
 const told = new Map();
 
 function showToast({ text, severity, number }) {
@@ -33,7 +33,7 @@ function showToast({ text, severity, number }) {
   toast.className = `toast toast-${severity}`;
   const link = document.createElement("a");
   link.textContent = text;
-  // Without an incident it is about a silence that ends.
+  // Without an incident, the toast is about a silence that ends.
   link.href = number === null ? `${prefix}/silences/` : `${prefix}/incidents/${number}/`;
   const close = document.createElement("button");
   close.type = "button";
@@ -62,7 +62,7 @@ function beep(pitch) {
   tone.onended = () => audio.close();
 }
 
-/** What was told since this tab last asked; what was told before it was opened is on its pages. */
+/** Show a toast for events since this tab's last poll; older events are on its pages. */
 function tellNewest(newest) {
   if (newest === undefined) return;
   const last = sessionStorage.getItem("refloat-told");
@@ -80,7 +80,7 @@ async function ask() {
     showBadge(open);
     tellNewest(newest);
   } catch {
-    // Unreachable: other parts of the page say so.
+    // The console is unreachable: other parts of the page show that.
   }
 }
 

@@ -1,15 +1,15 @@
-/* The live link: one socket that keeps a FleetState equal to the server's, and says how far to trust it.
-   docs/live.md, *Wire protocol*. Whoever is in doubt asks for a new snapshot. */
+/* The live link: one WebSocket that keeps a FleetState equal to the server's, and reports whether the data is current.
+   docs/reference/live.md, *Messages*. In doubt, it requests a new snapshot. */
 
 import { FleetState } from "./fleet-state.js";
 import { CLOCKS_DIFFER_MS } from "./page.js";
 
-/** Without any frame for this long the numbers look stale (beats come every second). */
+/** After this time without a frame, the data counts as stale (beats come every second). */
 const SILENT_MS = 15_000;
-/** Without any frame for this long the counts are asked for over HTTP, this often. */
+/** After this time without a frame, the counts are polled over HTTP; and the interval of these polls. */
 const POLL_AFTER_MS = 30_000;
 const POLL_EVERY_MS = 10_000;
-/** A beat may overtake the delta it names by a moment; only then is it a gap. */
+/** Grace period for the delta that a beat names: it may arrive after the beat. After that, it counts as lost. */
 const OVERTAKE_MS = 1_000;
 const BACKOFF_MS = [500, 30_000];
 const SIGNED_OUT = 4401;
@@ -20,12 +20,12 @@ const NOT_ALLOWED = 4403;
  * "instances", "layout", "link".
  */
 export class Live extends EventTarget {
-  /** prefix: "" or "/c/<cluster>"; cells: whether the page shows single agents, not only counts. */
+  /** prefix: "" or "/c/<cluster>"; cells: whether the page shows individual agents, not only counts. */
   constructor({ prefix, cluster, cells }) {
     super();
     this.state = new FleetState();
     this.cells = cells;
-    /** "connecting", "open", "waiting" (for the next try), "signed-out" or "not-allowed". */
+    /** "connecting", "open", "waiting" (for the next attempt), "signed-out" or "not-allowed". */
     this.link = "connecting";
     this.retryAt = null;
     this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws${prefix}/fleet/`;
@@ -34,9 +34,9 @@ export class Live extends EventTarget {
     this.failures = 0;
     this.retryTimer = null;
     this.overtakeTimer = null;
-    /** performance.now() when the newest round concluded, as the last frame said. */
+    /** performance.now() at the end of the newest poll, from the last frame. */
     this.concludedAt = null;
-    /** How far ahead of the server the newest round is dated, as the last frame said; 0 when it is not. */
+    /** Milliseconds by which the newest poll is dated in the server's future, from the last frame; 0 if it is not. */
     this.aheadMs = 0;
     this.heardAt = performance.now();
     this.polledAt = null;
@@ -50,12 +50,12 @@ export class Live extends EventTarget {
     window.addEventListener("online", () => this.wake());
   }
 
-  /** Age of the numbers in ms, or null before the first. */
+  /** Age of the data in ms, or null before the first data. */
   get ageMs() {
     return this.concludedAt === null ? null : Math.max(0, performance.now() - this.concludedAt);
   }
 
-  /** Why the numbers must not be believed: "pollers", "link" or null when they may be. */
+  /** Why the data is not current: "pollers" or "link"; null if it is current. */
   get distrust() {
     const now = performance.now();
     const limit = Math.max(3 * this.state.intervalMs, 10_000);
@@ -67,7 +67,7 @@ export class Live extends EventTarget {
     return this.ageMs !== null && this.ageMs > limit ? "pollers" : null;
   }
 
-  /** Ask for a new hello and snapshot. */
+  /** Request a new hello and snapshot. */
   resync() {
     clearTimeout(this.overtakeTimer);
     this.overtakeTimer = null;
@@ -99,7 +99,7 @@ export class Live extends EventTarget {
     this.setLink("waiting");
   }
 
-  /** A tab that was asleep has missed events, or thinks so wrongly: start over. */
+  /** Start over after the tab was asleep: it may have missed events. */
   wake() {
     if (document.hidden || this.link === "signed-out" || this.link === "not-allowed") return;
     if (this.socket?.readyState === WebSocket.OPEN) this.resync();
@@ -131,7 +131,7 @@ export class Live extends EventTarget {
         break;
       case "instances": this.emit("instances"); break;
       case "incidents": window.dispatchEvent(new CustomEvent("refloat-incidents", { detail: message })); break;
-      default: // A newer server says more than we understand.
+      default: // Messages of a newer server are ignored.
     }
   }
 
@@ -163,7 +163,7 @@ export class Live extends EventTarget {
     }
   }
 
-  /** The counts still come over HTTP when no socket does. */
+  /** Poll the counts over HTTP while the socket delivers nothing. */
   async pollIfSilent() {
     const now = performance.now();
     if (document.hidden || this.link === "signed-out" || now - this.heardAt < POLL_AFTER_MS) return;
@@ -174,11 +174,11 @@ export class Live extends EventTarget {
       if (answer.status === 401) this.setLink("signed-out");
       if (answer.ok) this.takeSummary(await answer.json(), answer.headers.get("Date"));
     } catch {
-      // Unreachable: the numbers look stale, and the next poll tries again.
+      // The console is unreachable: the data becomes stale, and the next poll tries again.
     }
   }
 
-  /** Take polled counts. Age by the server's own clock: ours may be wrong. */
+  /** Apply polled counts. The age comes from the server's clock, because the browser's may be wrong. */
   takeSummary(summary, date) {
     const asOf = Date.parse(summary.as_of);
     const serverNow = Date.parse(date);

@@ -1,14 +1,14 @@
-/* One agent of the map looked at: the tip under the pointer, the panel beside the map. */
+/* Details of one agent on the map: the tooltip at the pointer, and the side panel. */
 
 import { label } from "./fleet-state.js";
 import { adoptTimes, fetchPart } from "./page.js";
 
-/** The reason is asked for when the pointer rests this long. */
+/** Time that the pointer must rest before the reason is requested. */
 const REST_MS = 180;
-/** Changes of the chosen agent are shown at most this often. */
+/** Minimum time between two updates of the panel. */
 const PANEL_EVERY_MS = 1_000;
 
-/** The address of an agent's page. */
+/** Return the URL of an agent's page. */
 export function agentUrl(prefix, id) {
   return `${prefix}/agents/${encodeURIComponent(id)}/`;
 }
@@ -21,7 +21,7 @@ export class Tip {
     this.timer = null;
   }
 
-  /** Name and state at once, the reason when it comes. */
+  /** Show name and state at once, and the reason when it arrives. */
   show(agent, { id, name, home, state }, { x, y, width }) {
     if (agent !== this.agent) {
       this.hide();
@@ -55,7 +55,7 @@ export class Tip {
 }
 
 export class Panel {
-  /** onClose: called when somebody closes it. */
+  /** onClose: called when the user closes the panel. */
   constructor(element, body, prefix, onClose) {
     this.element = element;
     this.body = body;
@@ -81,7 +81,7 @@ export class Panel {
     this.body.replaceChildren();
   }
 
-  /** The chosen agent changed: ask again, but not for every change of a burst. */
+  /** Refresh the panel after a change of the selected agent, once per burst of changes. */
   changed() {
     if (this.id === null || this.timer !== null) return;
     const wait = Math.max(0, PANEL_EVERY_MS - (performance.now() - this.fetchedAt));
@@ -95,7 +95,7 @@ export class Panel {
     const card = await fetchPart(`${agentUrl(this.prefix, id)}?card`, "agent-card").catch(() => null);
     if (this.id !== id) return;
     if (card === null) {
-      this.body.textContent = "This agent cannot be read at the moment.";
+      this.body.textContent = "The details of this agent could not be loaded.";
       return;
     }
     this.body.replaceChildren(card);

@@ -1,28 +1,28 @@
-/* Where every agent stands on the map. Pure: numbers in, numbers out.
-   A block per home proxy; within it agents stand in the order of their index, which never changes, so that
-   a change of colour is a change of state and nothing else. */
+/* The position of every agent on the map. Pure: numbers in, numbers out.
+   One block per home proxy. Within a block, agents are in the order of their index, which never changes: a cell that
+   changes its colour is always an agent that changes its state. */
 
-/** Cells are this large at most and at least, in px; below the least the map grows taller than the window. */
+/** Maximum and minimum size of a cell, px. With cells of minimum size, the map may be taller than the window. */
 const CELL_MOST = 28;
 const CELL_LEAST = 4;
-/** Room, in px, that becomes whole cells: between blocks, above the first row of them, and above the others. */
+/** Space in px, rounded up to whole cells: between blocks, above the first row of blocks, and above the other rows. */
 const GUTTER = 14;
 const TITLE = 20;
 const BETWEEN = 28;
-/** A block narrower than this has no room for its title. */
+/** Minimum width of a block, px: its title needs it. */
 const BLOCK_LEAST = 96;
-/** Blocks at least and at most this much wider than high are easy to compare. */
+/** Minimum and maximum ratio of width to height of a block. */
 const SHAPES = [1.1, 5];
 
 const byName = new Intl.Collator("en", { numeric: true });
 
 /**
- * Group agents by home: [{id, name, agents: [index, ...]}, ...].
- * By name as people count, so that proxy-2 is found before proxy-10; those without a home come last.
+ * Group agents by home proxy: [{id, name, agents: [index, ...]}, ...].
+ * In natural order, proxy-2 before proxy-10; agents without a home proxy come last.
  */
 export function groupByHome(homes, blocks) {
   const groups = blocks.map(([id, name]) => ({ id, name, agents: [] }));
-  const homeless = { id: "", name: "no proxy yet", agents: [] };
+  const homeless = { id: "", name: "no home proxy", agents: [] };
   homes.forEach((home, index) => (groups[home] ?? homeless).agents.push(index));
   groups.sort((one, other) => byName.compare(one.name, other.name));
   return [...groups, homeless].filter((group) => group.agents.length > 0);
@@ -61,7 +61,7 @@ export function arrange(groups, agents, width, height) {
   return { cell: plan.cell, cols, rows, blocks, cellOf, blockOf, agentAt };
 }
 
-/** The largest cells with which everything fits; else the least cells, as flat as can be. */
+/** Choose the largest cells with which all blocks fit; otherwise cells of minimum size and the lowest map. */
 function choose(sizes, width, height) {
   for (let cell = CELL_MOST; cell > CELL_LEAST; cell -= 1) {
     const plan = best(sizes, width, cell, height);
@@ -70,7 +70,7 @@ function choose(sizes, width, height) {
   return best(sizes, width, CELL_LEAST, 0);
 }
 
-/** Of all numbers of blocks side by side, the fitting one with the best shape, else the flattest. */
+/** Choose the number of blocks per row: the best shape among those that fit, otherwise the lowest map. */
 function best(sizes, width, cell, height) {
   const gutter = Math.max(1, Math.ceil(GUTTER / cell));
   const title = Math.ceil(TITLE / cell);
@@ -92,7 +92,7 @@ function best(sizes, width, cell, height) {
   return chosen;
 }
 
-/** Zero for blocks of a good shape that fill the width in full rows. */
+/** Return a penalty: zero for blocks of a good shape that fill the width in full rows. */
 function ugliness(shape, filled, rows) {
   const bent = Math.max(0, Math.log(SHAPES[0] / shape), Math.log(shape / SHAPES[1]));
   return bent + (1 - filled) / 2 + (1 - rows / Math.ceil(rows)) / 2;
@@ -111,7 +111,7 @@ function heightOf(sizes, across, w, title, between) {
   return high - between;
 }
 
-/** The nearest agent from `agent` in a direction (dx, dy), over gutters; the same agent at the edge. */
+/** Return the nearest agent from `agent` in the direction (dx, dy), across gutters; the same agent at the edge. */
 export function step(grid, agent, dx, dy) {
   let x = grid.cellOf[agent] % grid.cols;
   let y = Math.floor(grid.cellOf[agent] / grid.cols);

@@ -1,14 +1,14 @@
-/* What stands over the cells: the lines between them, the marks of bad agents, the hatch of unknown ones, the cursor.
-   A canvas of its own, because a mark may be larger than its cell: a single stranded agent among 100,000
-   must be seen, while marks on every cell of a dense block would only wash its colour out. */
+/* The layer above the cells: lines between cells, marks of agents that need attention, the hatch of unknown agents, and
+   the cursor. It is a separate canvas because a mark may be larger than its cell: a single stranded agent among 100,000
+   must be visible, but marks on every cell of a dense block would only blur its colour. */
 
 import { UNKNOWN } from "./fleet-state.js";
 
-/** From this size on a mark fits into its cell. */
+/** Minimum size of a cell, px, in which a mark fits. */
 const ROOMY = 10;
-/** In smaller cells only where the bad are rare: below this share of their block. */
+/** In smaller cells, marks are drawn only if fewer agents of the block than this share need one. */
 const RARE = 0.2;
-/** Draw the mark of unit size that these paths are: what is filled has an outline, half as wide as a line. */
+/** Draw a mark from paths of unit size: filled areas get an outline of half the line width. */
 function draw(c, [lines, area], radius) {
   c.scale(radius, radius);
   c.lineWidth /= radius;
@@ -35,7 +35,7 @@ export class Marks {
     this.paths = figure.marks.map((mark) => mark.map((path) => new Path2D(path)));
   }
 
-  /** Match the grid's size, sharp on every screen. */
+  /** Resize to the grid, at the resolution of the screen. */
   resize(grid) {
     const scale = window.devicePixelRatio || 1;
     const [width, height] = [grid.cols * grid.cell, grid.rows * grid.cell];
@@ -46,7 +46,7 @@ export class Marks {
     this.scale = scale;
   }
 
-  /** Draw all marks. shown(state): whether the filter lets it through. */
+  /** Draw all marks. shown(state): whether the filter shows the state. */
   paint({ grid, states, shown, dark, cursor, chosen }) {
     const c = this.context;
     c.setTransform(this.scale, 0, 0, this.scale, 0, 0);
@@ -59,7 +59,7 @@ export class Marks {
     if (cursor !== null) this.frame(grid, cursor, page, dark ? "#6cb6ff" : "#0649e6");
   }
 
-  /** A line of the page's colour between any two cells. */
+  /** Draw lines between the cells in the colour of the page. */
   rule(grid, page) {
     const c = this.context;
     const size = grid.cell;
@@ -91,7 +91,7 @@ export class Marks {
     }
   }
 
-  /** A mark inside its cell, in the colour of the page. */
+  /** Draw a mark inside its cell, in the colour of the page. */
   within(state, cell, page) {
     const c = this.context;
     c.strokeStyle = page;
@@ -101,7 +101,7 @@ export class Marks {
     draw(c, this.paths[state], cell * 0.25);
   }
 
-  /** A mark larger than its cell, in its own colour on a halo. */
+  /** Draw a mark that is larger than its cell, in its own colour on a halo. */
   above(state, dark, page) {
     const c = this.context;
     const radius = 3.5;
@@ -114,7 +114,7 @@ export class Marks {
     }
   }
 
-  /** Unknown cells of a dense block carry one hatch over them all. */
+  /** Draw one hatch over all unknown cells of a dense block. */
   hatch(block, grid, states, page) {
     const c = this.context;
     const size = grid.cell;
@@ -133,7 +133,7 @@ export class Marks {
     c.restore();
   }
 
-  /** A frame around a cell, seen on every colour because it stands on the page's. */
+  /** Draw a frame around a cell, with a border in the colour of the page for contrast. */
   frame(grid, agent, page, colour) {
     const c = this.context;
     const at = grid.cellOf[agent];

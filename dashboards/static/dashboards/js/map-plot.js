@@ -1,10 +1,10 @@
-/* The cells: one plotly heatmap, of which only z changes once it is laid out. */
+/* The cells: one plotly heat map. After the layout, only its z values change. */
 
 /* global Plotly */
 
 import { STATES, STRANDED } from "./fleet-state.js";
 
-/** Safari blurs a picture that it scales inside an SVG: there plotly fills a rectangle per cell, slower but sharp. */
+/** Safari blurs images that it scales inside an SVG: there, plotly fills a rectangle per cell, which is slower but sharp. */
 const BLURS = /Version\/[\d.]+.*Safari/.test(navigator.userAgent);
 
 export class Plot {
@@ -16,7 +16,7 @@ export class Plot {
     this.cells = null;
   }
 
-  /** Draw anew: another layout, another size or another theme. */
+  /** Redraw everything: after a change of layout, size or theme. */
   async draw(grid, states, shown, dark) {
     this.cells = new Float32Array(grid.cols * grid.rows).fill(NaN);
     this.rows = Array.from({ length: grid.rows }, (_, row) => this.cells.subarray(row * grid.cols, (row + 1) * grid.cols));
@@ -37,13 +37,13 @@ export class Plot {
     );
   }
 
-  /** Colour the cells by the states; a new outer array is how plotly notices. */
+  /** Colour the cells by state. The outer array must be new, otherwise plotly ignores the change. */
   async update(grid, states, shown) {
     this.fill(grid, states, shown);
     await Plotly.restyle(this.element, { z: [this.rows.slice()] });
   }
 
-  /** z is the state; ten more where the filter fades it. */
+  /** Set z to the state, plus the number of states where the filter fades the cell. */
   fill(grid, states, shown) {
     for (let agent = 0; agent < grid.cellOf.length; agent += 1) {
       const state = states?.[agent] ?? 0;
@@ -53,7 +53,7 @@ export class Plot {
   }
 }
 
-/** Per block: how many agents are stranded. */
+/** Return the number of stranded agents per block. */
 export function strandedByBlock(grid, states) {
   return grid.blocks.map((block) => {
     let stranded = 0;

@@ -1,5 +1,5 @@
-/* The map: keeps the heatmap, its marks, the legend and the cursor equal to the live state.
-   Deltas only change bytes; what is seen is painted in one frame for all that came meanwhile. */
+/* The map: keeps the heat map, its marks, the legend and the cursor equal to the live state.
+   Deltas only change bytes; one frame paints all deltas that arrived since the last one. */
 
 import { HEALTHY, STATES, label } from "./fleet-state.js";
 import { Live } from "./live.js";
@@ -10,11 +10,11 @@ import { Plot, strandedByBlock } from "./map-plot.js";
 import { announce, formatCount, interrupt, isDark, markTab, showFreshness, throttled } from "./page.js";
 import { Strandings } from "./stranding.js";
 
-/** One frame for all deltas of this long. */
+/** Minimum time between two frames. */
 const PAINT_EVERY_MS = 250;
-/** The map is never squeezed below this height, px. */
+/** Minimum height of the map, px. */
 const HEIGHT_LEAST = 320;
-/** A finger, or a mark larger than its cell, is meant within this many px. */
+/** Radius, px, in which a pointer and a finger select a mark near them. */
 const REACH = 6;
 const REACH_OF_A_FINGER = 16;
 
@@ -28,7 +28,7 @@ const marks = new Marks(byId("marks"), figure);
 const tip = new Tip(byId("tip"), prefix);
 const panel = new Panel(byId("panel"), byId("panel-body"), prefix, () => close());
 
-// Cells have no causes: here only the beginning of a stranding is news.
+// The map has no causes: it announces only the beginning of a stranding.
 const strandings = new Strandings({ settleMs: 0 });
 
 let layout = null;
@@ -37,7 +37,7 @@ let grid = null;
 let paused = false;
 let cursor = null;
 let chosen = null;
-/** States that the legend lets through; empty means all. */
+/** Slugs of the states selected in the legend; empty means all. */
 const filter = new Set(new URLSearchParams(location.search).getAll("state").filter((slug) => STATES.includes(slug)));
 const shown = (state) => filter.size === 0 || filter.has(STATES[state]);
 
@@ -45,25 +45,25 @@ const shown = (state) => filter.size === 0 || filter.has(STATES[state]);
 
 async function loadLayout() {
   const answer = await fetch(`${prefix}/map/layout.json`, { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error(`the layout answered ${answer.status}`);
+  if (!answer.ok) throw new Error(`the request for the map layout failed with status ${answer.status}`);
   layout = await answer.json();
   groups = groupByHome(layout.homes, layout.blocks);
   grid = null;
 }
 
-/** Have the layout that the state vector was made for; the two come by different ways. */
+/** Load the layout that matches the state vector: the two arrive in separate responses. */
 async function matchLayout() {
   if (layout?.version !== live.state.layoutVersion) {
     try {
       await loadLayout();
     } catch {
-      byId("map-message").textContent = "The layout cannot be read at the moment; trying again.";
+      byId("map-message").textContent = "The map could not be loaded. Retrying…";
       setTimeout(() => live.resync(), 2_000);
       return;
     }
   }
   if (live.state.ready && layout.ids.length !== live.state.states.length) {
-    // Agents were added between the two answers.
+    // Agents were added between the two responses.
     setTimeout(() => live.resync(), 500);
     return;
   }
@@ -74,14 +74,14 @@ function fits() {
   return layout !== null && live.state.ready && layout.ids.length === live.state.states.length;
 }
 
-/** Arrange and draw everything anew. */
+/** Arrange and redraw everything. */
 async function redraw() {
   if (!fits()) return;
   byId("map-total").textContent = formatCount(layout.ids.length);
   const message = byId("map-message");
   message.hidden = layout.ids.length > 0;
   if (layout.ids.length === 0) {
-    message.textContent = "No agent was ever seen. Agents appear here with their first heartbeat.";
+    message.textContent = "No agents yet. Agents appear here after their first heartbeat.";
     return;
   }
   const room = window.innerHeight - map.getBoundingClientRect().top - window.scrollY - 48;
@@ -101,7 +101,7 @@ function writeTitles() {
     title.className = "block-title";
     title.style.left = `${block.x * pitch}px`;
     title.style.top = `${block.y * pitch - 19}px`;
-    // Into the gap beside its block, but not out of the page.
+    // The title may use the gap beside its block, but must stay on the page.
     title.style.width = `${Math.min((block.w + 1) * pitch, map.clientWidth - block.x * pitch)}px`;
     title.innerHTML = '<b></b><span class="block-bad" hidden><svg class="shape" aria-hidden="true"><use href="#shape-stranded"/></svg><span></span></span><span class="block-n"></span>';
     title.children[0].textContent = block.name;
@@ -123,7 +123,7 @@ async function paint() {
 
 const requestPaint = throttled(paint, PAINT_EVERY_MS);
 
-/** Everything above the cells. */
+/** Paint everything above the cells. */
 function paintOver() {
   if (grid === null || !fits()) return;
   const { states } = live.state;
@@ -148,7 +148,7 @@ function paintLegend() {
   byId("show-all").hidden = filter.size === 0;
   markTab(counts.stranded ?? 0);
   if (live.distrust !== null || !live.state.ready) return;
-  const text = `${formatCount(counts.stranded ?? 0)} stranded, ${formatCount(counts.at_risk ?? 0)} at risk`;
+  const text = `Agents: ${formatCount(counts.stranded ?? 0)} stranded, ${formatCount(counts.at_risk ?? 0)} at risk`;
   if (strandings.isNews(counts.stranded ?? 0, [], performance.now())) interrupt(text);
   else announce(text);
 }
@@ -174,27 +174,27 @@ byId("legend").addEventListener("click", (event) => {
   applyFilter();
 });
 
-/* Pause (WCAG 2.2.2): the state goes on, the picture stands. */
+/* Pause (WCAG 2.2.2): the state keeps updating, the map does not. */
 
 function togglePause() {
   paused = !paused;
   const button = byId("pause");
   button.setAttribute("aria-pressed", String(paused));
   button.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
-  button.lastElementChild.textContent = paused ? "Go on" : "Pause";
+  button.lastElementChild.textContent = paused ? "Resume" : "Pause";
   if (!paused) matchLayout();
 }
 
 byId("pause").addEventListener("click", togglePause);
 
-/* Looking at one agent */
+/* Inspecting one agent */
 
 function describe(agent) {
   const block = grid.blocks[grid.blockOf[agent]];
-  return { id: layout.ids[agent], name: layout.names[agent], home: block.name, state: live.state.states[agent] };
+  return { id: layout.ids[agent], name: layout.names[agent], home: block.id === "" ? block.name : `home proxy: ${block.name}`, state: live.state.states[agent] };
 }
 
-/** The agent meant by a point: a marked one near it, else the one under it. */
+/** Return the agent at the pointer: a marked one near it, otherwise the one under it. */
 function agentAt(event) {
   const box = map.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
@@ -254,7 +254,7 @@ function close() {
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** The next or previous agent, in reading order, that is not healthy and that the filter shows. */
+/** Return the next or previous agent, in reading order, that is not healthy and that the filter shows. */
 function seek(direction) {
   const { states } = live.state;
   const length = grid.agentAt.length;
@@ -283,7 +283,7 @@ map.addEventListener("keydown", (event) => {
   else if (event.key === "n" || event.key === "p") {
     const found = seek(event.key === "n" ? 1 : -1);
     if (found !== null) moveTo(found);
-    else announce("All agents are healthy", { everyMs: 0 });
+    else announce(filter.size === 0 ? "All agents are healthy" : "No agent in the selected states needs attention", { everyMs: 0 });
   } else if (event.key === "Enter" && cursor !== null) {
     if (chosen === cursor) location.href = agentUrl(prefix, layout.ids[cursor]);
     else open(cursor);
@@ -305,7 +305,7 @@ document.addEventListener("themechange", redraw);
 
 let drawnWidth = map.clientWidth;
 new ResizeObserver(() => {
-  // Only the width is ours to follow: the height follows from it.
+  // Only the width matters: the height is derived from it.
   if (map.clientWidth === drawnWidth) return;
   drawnWidth = map.clientWidth;
   redraw();

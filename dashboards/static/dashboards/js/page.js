@@ -1,17 +1,17 @@
-/* What every page does: the choice of colours, the account menu, relative times, and the look of the
-   numbers' age. Pages with a live link hand it to `showFreshness`; the others let their age grow. */
+/* Functions of every page: theme, account menu, relative times, and the age of the data. Pages with a live link pass it
+   to `showFreshness`; on the other pages, the age grows until the next refresh. */
 
 import { colour } from "./fleet-state.js";
 
 const THEMES = ["system", "light", "dark"];
 const number = new Intl.NumberFormat("en");
 
-/** A count as people read it: 10,000. */
+/** Format a count: 10,000. */
 export function formatCount(n) {
   return number.format(n);
 }
 
-/** A duration as people read it: 0.4 s, 47 s, 12 min, 3 h, 2 d. */
+/** Format a duration: 0.4 s, 47 s, 12 min, 3 h, 2 d. */
 export function formatAge(ms) {
   const s = Math.abs(ms) / 1000;
   if (s < 9.95) return `${s.toFixed(1)} s`;
@@ -21,15 +21,15 @@ export function formatAge(ms) {
   return `${Math.round(s / 86_400)} d`;
 }
 
-/** A moment that is further ahead than this was dated by another clock. */
+/** A time that is further in the future than this was dated by a clock that differs. */
 export const CLOCKS_DIFFER_MS = 2_000;
 
-/** The age of numbers in words; of those dated ahead of the console, that clocks differ. */
+/** Return the age of the data in words. */
 function ageWords(ms) {
-  return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} ahead` : `${formatAge(Math.max(0, ms))} old`;
+  return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} in the future` : `${formatAge(Math.max(0, ms))} old`;
 }
 
-/** Call `paint` once for many requests: at the next frame, at most every `everyMs`, never while hidden. */
+/** Return a function that requests `paint`, which runs at most once per `everyMs`, and never while the page is hidden. */
 export function throttled(paint, everyMs) {
   let last = -Infinity;
   let asked = false;
@@ -49,12 +49,12 @@ export function throttled(paint, everyMs) {
   return request;
 }
 
-/** Fetch a page as a document of its own, or null when it is not to be had. */
+/** Fetch a page as a separate document, or null if that fails. */
 export async function fetchPage(url) {
   const answer = await fetch(url);
-  // Signed out: the sign-in is no part of this page.
+  // Signed out: the sign-in page is not part of this page.
   if (!answer.ok || answer.redirected) return null;
-  // Its style has a nonce of its own, which the policy of this page does not know.
+  // Its style element has another nonce, which the CSP of this page rejects.
   const text = (await answer.text()).replace(/<style.*?<\/style>/s, "");
   return new DOMParser().parseFromString(text, "text/html");
 }
@@ -65,8 +65,7 @@ export async function fetchPart(url, id) {
   return part ? document.importNode(part, true) : null;
 }
 
-/** Put the fresh element in the old one's place; the focus stays on the same link, tables where they were scrolled, and
-    what was unfolded stays so. */
+/** Replace an element by a new version of it. Focus, scroll positions of tables and open details are kept. */
 export function swap(old, fresh) {
   const frames = [...old.querySelectorAll(".table-frame[id]")].map((frame) => [frame.id, frame.scrollLeft]);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
@@ -79,7 +78,7 @@ export function swap(old, fresh) {
   else if (link) fresh.querySelector(`[href="${CSS.escape(link)}"]`)?.focus();
 }
 
-/** Keep every relative time below `root` true, from the ages the server rendered. */
+/** Start updating all relative times below `root`, from the ages that the server rendered. */
 export function adoptTimes(root) {
   const now = performance.now();
   for (const time of root.querySelectorAll("[data-ago-ms]")) {
@@ -94,7 +93,7 @@ function tellTimes(root) {
     const ago = time.querySelector(".ago");
     if (ago === null || time.agoZero === undefined) continue;
     const ms = now - time.agoZero;
-    // Clocks of two processes differ by some milliseconds: what was dated just now is not still to come.
+    // The clocks of two processes differ by some milliseconds: a time of just now is not in the future.
     const text = ms > -50 ? `${formatAge(Math.max(0, ms))} ago` : `in ${formatAge(ms)}`;
     if (ago.textContent !== text) ago.textContent = text;
   }
@@ -103,7 +102,7 @@ function tellTimes(root) {
 let said = -Infinity;
 let lastSaid = "";
 
-/** Say something to a screen reader; what only repeats or comes too often is left out. */
+/** Announce a text to screen readers. Repeated and too frequent texts are skipped. */
 export function announce(text, { everyMs = 10_000 } = {}) {
   const now = performance.now();
   if (text === lastSaid || now - said < everyMs) return;
@@ -112,14 +111,14 @@ export function announce(text, { everyMs = 10_000 } = {}) {
   document.getElementById("live-region").textContent = text;
 }
 
-/** Interrupt a screen reader; what it was told need not be said again politely. */
+/** Announce an urgent text to screen readers, which interrupt for it. */
 export function interrupt(text) {
   said = performance.now();
   lastSaid = text;
   document.getElementById("alert-region").textContent = text;
 }
 
-/** Show how old the numbers are and, when they must not be believed, let the data itself look it. */
+/** Show the age of the data, and mark the page as stale while the data is not current. */
 export function showFreshness(live, { paused = () => false } = {}) {
   const age = document.getElementById("age");
   const text = document.getElementById("age-text");
@@ -131,7 +130,7 @@ export function showFreshness(live, { paused = () => false } = {}) {
     age.toggleAttribute("data-paused", paused() && distrust === null);
     age.querySelector("use").setAttribute("href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
     const words = ms === null ? "no data yet" : ageWords(live.aheadMs > 0 ? -live.aheadMs : ms);
-    const shown = paused() ? `paused, ${words}` : words;
+    const shown = paused() ? `Paused · ${words}` : ms === null ? "No data yet" : `Data is ${words}`;
     if (text.textContent !== shown) text.textContent = shown;
     showBanner(live, distrust, ms);
   };
@@ -144,7 +143,7 @@ export function showFreshness(live, { paused = () => false } = {}) {
 function showBanner(live, distrust, ms) {
   const banner = document.getElementById("banner");
   const link = document.getElementById("banner-link");
-  const age = ms === null ? "There are no numbers yet" : `These numbers are ${formatAge(ms)} old`;
+  const age = ms === null ? "No data yet" : `Data is ${formatAge(ms)} old`;
   let text = "";
   link.hidden = true;
   if (live.link === "signed-out") {
@@ -153,13 +152,13 @@ function showBanner(live, distrust, ms) {
     link.textContent = "Sign in again";
     link.hidden = false;
   } else if (live.link === "not-allowed") {
-    text = "Your account may not see this fleet.";
+    text = "Not allowed: your account has no access to this cluster.";
   } else if (distrust === "link") {
-    text = `${age}: the console does not answer.${retryWords(live)}`;
+    text = `${age}: the console does not respond.${retryWords(live)}`;
   } else if (distrust === "pollers") {
-    text = `${age}: polling has stopped, so every agent reads as unknown.`;
+    text = `${age}: polling has stopped. All agents except retired ones are shown as unknown.`;
   } else if (live.aheadMs > 0) {
-    text = `The newest numbers are dated ${formatAge(live.aheadMs)} ahead of this console: the clocks of its workers and its web server differ, and the age of the numbers is unknown.`;
+    text = `Clock skew: the newest data is dated ${formatAge(live.aheadMs)} in the future. The clocks of the Refloat workers, which poll the fleet, and of the web server differ, so the age of the data is unknown.`;
   }
   banner.hidden = text === "";
   const sentence = document.getElementById("banner-text");
@@ -167,20 +166,20 @@ function showBanner(live, distrust, ms) {
 }
 
 function retryWords(live) {
-  if (live.retryAt === null) return " Trying to reach it.";
-  return ` Next try in ${Math.max(1, Math.ceil((live.retryAt - performance.now()) / 1000))} s.`;
+  if (live.retryAt === null) return " Reconnecting.";
+  return ` Reconnecting in ${Math.max(1, Math.ceil((live.retryAt - performance.now()) / 1000))} s.`;
 }
 
-/** What the title and the icon of the tab say: how many are stranded, and that the numbers are too old to say. */
+/** Title and icon of the tab: the number of stranded agents, and whether the data is too old. */
 const tab = { stranded: 0, stale: false };
 
-/** Carry the count of stranded agents in the title and the tab's icon. */
+/** Show the number of stranded agents in the title and the icon of the tab. */
 export function markTab(stranded) {
   tab.stranded = stranded;
   paintTab();
 }
 
-/** Mark the page, and its tab, as one whose numbers are too old. */
+/** Mark the page and its tab as stale. */
 function markStale(stale) {
   document.documentElement.toggleAttribute("data-stale", stale);
   if (tab.stale === stale) return;
@@ -189,8 +188,8 @@ function markStale(stale) {
 }
 
 function paintTab() {
-  const bare = document.title.replace(/^\((✖ [\d,]+|\? old numbers)\) /, "");
-  const marked = tab.stale ? "(? old numbers) " : tab.stranded > 0 ? `(✖ ${formatCount(tab.stranded)}) ` : "";
+  const bare = document.title.replace(/^\((✖ [\d,]+|\? old data)\) /, "");
+  const marked = tab.stale ? "(? old data) " : tab.stranded > 0 ? `(✖ ${formatCount(tab.stranded)}) ` : "";
   document.title = `${marked}${bare}`;
   const icon = document.getElementById("favicon");
   icon.dataset.calm ??= icon.getAttribute("href");
@@ -216,7 +215,7 @@ function keptTheme() {
 function showTheme(button, theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  const words = theme === "system" ? "Colours: as the system" : `Colours: ${theme}`;
+  const words = `Theme: ${theme}`;
   button.setAttribute("aria-label", words);
   button.title = words;
 }
@@ -231,14 +230,14 @@ function startTheme() {
     try {
       localStorage.setItem("refloat.theme", next);
     } catch {
-      // Storage is switched off: the choice lasts as long as the page.
+      // Storage is disabled: the choice lasts until the page is left.
     }
     document.dispatchEvent(new Event("themechange"));
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("themechange")));
 }
 
-/** Is the page dark, by choice or by the system? */
+/** Return whether the page is dark, by the user's choice or by the system's. */
 export function isDark() {
   const theme = keptTheme();
   return theme === "dark" || (theme === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -257,25 +256,25 @@ function startMenu() {
   });
 }
 
-/** Keep the entry of the present page in view, where the navigation is wider than the bar and scrolls in itself. */
+/** Keep the entry of the current page in view where the navigation is wider than the bar and scrolls. */
 function startNavigation() {
   const entry = document.querySelector(".nav [aria-current]");
   if (entry === null) return;
   const nav = entry.parentElement;
-  // Not scrollIntoView: it would scroll the page as well.
+  // scrollIntoView would scroll the page as well.
   const observer = new ResizeObserver(() => {
     nav.scrollLeft = entry.offsetLeft + (entry.offsetWidth - nav.clientWidth) / 2;
   });
-  // Entries grow as well: by a badge that comes later, or by larger text.
+  // Entries grow too: by a badge that arrives later, or by larger text.
   for (const box of [nav, ...nav.children]) observer.observe(box);
 }
 
-/** Without an answer for this long a rendered page looks stale, whatever it was when it came. */
+/** After this time without a refresh, a rendered page counts as stale. */
 const STILL_STALE_MS = 30_000;
 let stillZero = null;
 let stillStale = false;
 
-/** A page without a live link: take over the age that the server rendered; it grows before one's eyes. */
+/** On a page without a live link: start from the age that the server rendered, and let it grow. */
 export function adoptAge() {
   const age = document.getElementById("age");
   if (age === null || document.body.dataset.live !== undefined) return;
@@ -291,7 +290,7 @@ function tellAge() {
   const stale = stillStale || (ms !== null && ms > STILL_STALE_MS);
   markStale(stale);
   age.toggleAttribute("data-stale", stale);
-  if (ms !== null) document.getElementById("age-text").textContent = ageWords(ms);
+  if (ms !== null) document.getElementById("age-text").textContent = `Data is ${ageWords(ms)}`;
 }
 
 startTheme();

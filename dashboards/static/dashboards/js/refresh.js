@@ -1,5 +1,5 @@
-/* Pages of tables: what is marked data-refresh is asked for again every few seconds, with the same address.
-   Nothing moves while somebody selects text, writes into a form or paused it (WCAG 2.2.2). */
+/* Pages with tables: elements marked data-refresh are fetched again every few seconds, from the same URL.
+   Nothing is refreshed while the user selects text, fills in a form or has paused the page (WCAG 2.2.2). */
 
 import { adoptAge, adoptTimes, fetchPage, swap } from "./page.js";
 
@@ -29,7 +29,7 @@ async function refresh() {
     adoptAge();
     document.dispatchEvent(new Event("refreshed"));
   } catch {
-    // Unreachable: the age goes on growing, and in time the numbers look stale.
+    // The console is unreachable: the age keeps growing until the data counts as stale.
   } finally {
     asking = false;
   }
@@ -39,7 +39,7 @@ pause?.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
   pause.querySelector("use").setAttribute("href", paused ? "#glyph-play" : "#glyph-pause");
-  pause.lastElementChild.textContent = paused ? "Go on" : "Pause";
+  pause.lastElementChild.textContent = paused ? "Resume" : "Pause";
   refresh();
 });
 document.addEventListener("visibilitychange", refresh);

@@ -1,4 +1,4 @@
-/* What a silence would match, while it is written. */
+/* Live preview of the incidents that a silence would match. */
 
 import { adoptTimes, fetchPage } from "./page.js";
 
@@ -15,7 +15,7 @@ async function show() {
     if (page === null || number !== asked) return;
     preview.replaceChildren(...[...page.body.childNodes].map((node) => document.importNode(node, true)));
   } catch {
-    preview.textContent = "What it matches cannot be asked now.";
+    preview.textContent = "The preview could not be loaded.";
   }
 }
 
@@ -23,14 +23,14 @@ form?.elements.matchers.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(show, 250);
 });
-/** What the moment it begins, which is UTC, is by the clock on this person's wall. */
+/** Show the start of the silence, which is in UTC, in the user's time zone. */
 function sayLocal() {
   const { value } = form.elements.starts;
   const at = value ? new Date(`${value}Z`) : null;
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   help.textContent = at === null || Number.isNaN(at.getTime())
-    ? "Empty: now."
-    : `That is ${at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} in ${zone}.`;
+    ? "Empty: the silence starts now."
+    : `Your local time: ${at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} (${zone}).`;
 }
 
 const help = document.getElementById("id_starts_helptext");

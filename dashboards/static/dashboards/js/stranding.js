@@ -1,21 +1,21 @@
-/* When a stranding must interrupt whoever listens: once when it begins, and once for each cause that joins it.
+/* When stranded agents are announced urgently: once when the first agent is stranded, and once for each new cause.
    Pure: no DOM, no clock. */
 
-/** Nobody stranded for this long: the next stranding is a new one, and no flicker of this one. */
+/** After this time without stranded agents, the next one counts as a new stranding. */
 const OVER_MS = 30_000;
 
 export class Strandings {
-  /** settleMs: how long a cause may come after the counts. */
+  /** settleMs: maximum time between the counts and the arrival of a cause. */
   constructor({ settleMs }) {
     this.settleMs = settleMs;
-    /** Causes already told, or null while there is nothing to tell of. */
+    /** Causes already announced, or null while no stranding is in progress. */
     this.told = null;
     this.since = null;
     this.overAt = null;
     this.seen = false;
   }
 
-  /** Is this to be told now? What a page shows when it opens is read with it, and is no news. */
+  /** Return whether to announce now. The first state of a page is not announced: it is read with the page. */
   isNews(stranded, causes, now) {
     const opened = !this.seen;
     this.seen = true;

@@ -1,12 +1,12 @@
-/* Applies the colours somebody chose before anything is painted. A classic script in the head, not a module:
-   a module would run after the first paint and flash. page.js changes the choice. */
+/* Applies the chosen theme before the first paint. A classic script in the head: a module would run after the first
+   paint, and the page would flash. page.js changes the choice. */
 
 (() => {
   let kept = null;
   try {
     kept = localStorage.getItem("refloat.theme");
   } catch {
-    // Storage is switched off: the system's choice it is.
+    // Storage is disabled: the system's theme applies.
   }
   if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
 })();

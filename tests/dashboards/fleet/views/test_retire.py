@@ -38,7 +38,7 @@ def test_retire_and_count_again(client: Client, page: str, sent: list[str]) -> N
     """A reason makes a word in the database, an entry in the log and a task; the page then offers the way back."""
     path = f"{page}retire/"
     assert f'href="{path}"' in client.get(page).content.decode()
-    assert "It is alive." in client.get(path).content.decode()
+    assert "This agent is alive." in client.get(path).content.decode()
     said: dict[str, Any] = {"wanted": "retire", "reason": REASON, "sure": "on"}
     answer = client.post(path, said)
     assert answer.headers["Location"] == page
@@ -48,9 +48,9 @@ def test_retire_and_count_again(client: Client, page: str, sent: list[str]) -> N
     for shown in (client.get(page).content.decode(), client.get(path).content.decode()):
         assert "Retired by <b>operator</b>" in shown
         assert f"“{REASON}”" in shown
-        assert "takes effect with the next round" in shown
+        assert "takes effect with the next poll" in shown
         assert "counts nowhere" not in shown
-    assert "Count it again" in client.get(path).content.decode()
+    assert "Reinstate agent-1" in client.get(path).content.decode()
     assert client.post(path, {"wanted": "unretire", "reason": REASON}).status_code == 302
     assert not Agent.objects.get().retired
 
@@ -63,8 +63,8 @@ def test_stranded_agent_is_not_said_to_strand_later(
     client.force_login(person("operator"))
     path = f"/agents/{record.agent_ids('default')[0][2]}/retire/"
     shown = client.get(path).content.decode()
-    assert "It is alive, and stranded." in shown
-    assert "strands later" not in shown
+    assert "This agent is alive and stranded." in shown
+    assert "becomes stranded" not in shown
     assert client.post(path, {"wanted": "retire", "reason": REASON}).context["form"].errors["sure"]
     assert sent == []
 

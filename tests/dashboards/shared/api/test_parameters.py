@@ -18,8 +18,8 @@ def test_unknown_parameter(ask: Ask, fake_reader: FakeReader, path: str) -> None
     for prefix in ("/api/v1/", "/api/v1/clusters/default/"):
         answer = ask("GET", prefix + path)
         assert answer.status_code == 400
-        assert "there is no parameter '" in answer.json()["detail"]
-        assert "there are " in answer.json()["detail"]
+        assert "unknown parameter '" in answer.json()["detail"]
+        assert "; use " in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
