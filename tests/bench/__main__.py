@@ -1,6 +1,6 @@
 """`python -m tests.bench NAME [--quick] [--base FOLDER]`: run a bench; the last line is one JSON object.
 
-docs/benches.md has them all.
+docs/reference/benchmarks.md has them all.
 """
 
 from __future__ import annotations

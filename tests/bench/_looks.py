@@ -18,7 +18,7 @@ import numpy as np
 from fleet.monitoring import columns
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.views import FleetTable, InstanceView
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import Recovery, State
 
 #: Looks that are not counted: the first after a change is one that finds out.

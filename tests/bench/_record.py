@@ -12,7 +12,7 @@ from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness, ReconnectM
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.writer import RecordSeed, Writer
-from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
+from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 
 AUTHS = 3
 PROXIES = 200
@@ -43,7 +43,9 @@ class Filled:
             CLUSTER,
             self.epoch,
             before=self.writer.feed(CLUSTER, PRESENCE),
-            after=FeedState(freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, source=0),
+            after=FeedState(
+                freshness=FeedFreshness(now, now), epoch="bench", revision=self.revision, source=0
+            ),
             indices=chosen,
             rows=self.heartbeats[chosen],
             ended_agents=np.zeros(0, np.uint32),
@@ -113,13 +115,17 @@ def fill(writer: Writer, agents: int, now: float) -> Filled:
     draws = np.random.default_rng(agents)
     epoch = writer.create(CLUSTER, RecordSeed())
     writer.intern_instances(CLUSTER, epoch, _names())
-    indices = writer.intern_agents(CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)])
+    indices = writer.intern_agents(
+        CLUSTER, epoch, [(_uuid(3, n), f"agent-{n + 1:06d}") for n in range(agents)]
+    )
     wanted = draws.integers(1, 3, agents)
     heartbeats = blank_rows(HEARTBEAT, agents)
     heartbeats["policy_read_at"] = now - draws.uniform(0, 86_400, agents)
     heartbeats["ttl"] = heartbeats["ttl_seen"] = _TTL
     heartbeats["auth"] = draws.integers(0, AUTHS, agents)
-    heartbeats["mode"] = np.where(draws.random(agents) < 0.8, ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST)
+    heartbeats["mode"] = np.where(
+        draws.random(agents) < 0.8, ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST
+    )
     heartbeats["desired"] = heartbeats["claimed"] = wanted
     filled = Filled(writer, epoch, heartbeats)
     filled.beat(indices, now)

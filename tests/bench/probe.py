@@ -1,6 +1,6 @@
 """Probing 500 endpoints by gRPC health: checks for each CPU-second, beside Prometheus' blackbox exporter.
 
-Ours is what the pollers run, in a process of its own. docs/benches.md says what the figures are.
+Ours is what the pollers run, in a process of its own. docs/reference/benchmarks.md says what the figures are.
 """
 
 from __future__ import annotations

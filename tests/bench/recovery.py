@@ -1,7 +1,7 @@
 """From a sick auth to answers of a healthy one, from a silent proxy to tunnels elsewhere, and what users lose by it.
 
 For the first, one agent against a bare client, and 1,000 at once; auths, balancer and agents are processes of their
-own. docs/benches.md says what the figures are.
+own. docs/reference/benchmarks.md says what the figures are.
 """
 
 from __future__ import annotations

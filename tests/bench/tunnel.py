@@ -1,7 +1,7 @@
 """TCP through the reverse tunnel: MB/s, CPU, round trips, sessions; OpenSSH -R and the Go peer in the same run.
 
 Every variant runs in processes of its own, two hops each: user, listener, tunnel, dialer, target. The same light
-traffic goes through all of them in turns. docs/benches.md says what the figures are.
+traffic goes through all of them in turns. docs/reference/benchmarks.md says what the figures are.
 """
 
 from __future__ import annotations

@@ -43,7 +43,13 @@ from fleet.models.drains import Drain  # noqa: E402
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange  # noqa: E402
 from fleet.models.tokens import ApiToken  # noqa: E402
 from fleet.models.transitions import Transition  # noqa: E402
-from fleet.monitoring.agent_report import AgentReport, AgentReportResponse, ReportedTracker, ReportedTunnel, TrackedProxy  # noqa: E402
+from fleet.monitoring.agent_report import (  # noqa: E402
+    AgentReport,
+    AgentReportResponse,
+    ReportedTracker,
+    ReportedTunnel,
+    TrackedProxy,
+)
 from fleet.monitoring.state.connect import connect  # noqa: E402
 from fleet.monitoring.state.policy_book import open_policy_report_store  # noqa: E402
 from fleet.monitoring.state.writer import Writer  # noqa: E402
@@ -188,13 +194,19 @@ def _changes(by: RequestActor) -> dict[str, int]:
     """Plans of every kind, a campaign that runs and a rollout that has ended."""
     moment = datetime.now(UTC)
     config = with_defaults(NetworkingConfig(tunnel_strategy="proxy_peering", agent_connection_count=1))
-    revisions.record_revision("default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment)
+    revisions.record_revision(
+        "default", NetworkingResource(config, {"teleport.dev/origin": "dynamic"}, "r1"), moment
+    )
     desired_config = replace(config, graceful_tunnel_closing=True, keep_alive_interval=30.0)
     planned = revisions.plan_change("default", "r1", desired_config, by, moment, record_reader.record())
     running = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)
     for number, row in enumerate(running.campaign_agents.all()):
-        row.state = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[number % 3].value
-        row.reason = "" if row.state == CampaignAgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
+        row.state = (CampaignAgentState.OK, CampaignAgentState.FAILED, CampaignAgentState.SKIPPED)[
+            number % 3
+        ].value
+        row.reason = (
+            "" if row.state == CampaignAgentState.OK else f"not connected to proxy-2{SUFFIX} within 60 s"
+        )
         row.new_proxy, row.asked_at, row.ended_at = "proxy-2-id", seconds_from_now(-30), seconds_from_now(-9)
         row.save()
     campaign = campaign_plans.plan_campaign("default", {"q": "agent"}, {}, by, moment)

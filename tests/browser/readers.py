@@ -93,7 +93,7 @@ _OVERFLOW = """() => {
 async def prepare(page: Page) -> float:
     """Give a page the typefaces, open its details, pause it, and return its font size in pixels."""
     # What the bar says of the numbers' age comes with the socket's first words, and on the map a moment after a pause.
-    await page.wait_for_function("""document.getElementById("age-text")?.textContent !== "loading" """)
+    await page.wait_for_function("""document.getElementById("age-text")?.textContent !== "Loading…" """)
     await page.add_style_tag(content=_RULES)
     size = float(
         await page.evaluate("""() => {
@@ -103,7 +103,7 @@ async def prepare(page: Page) -> float:
         }""")
     )
     await page.wait_for_function("""() => !location.pathname.endsWith("/map/")
-      || document.getElementById("age-text").textContent.startsWith("paused, ")""")
+      || document.getElementById("age-text").textContent.startsWith("Paused · ")""")
     return size
 
 

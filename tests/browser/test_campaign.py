@@ -70,7 +70,7 @@ async def test_campaign_from_choice_to_log(visiting: Visiting) -> None:
 
 async def _choose_and_plan(page: Page) -> None:
     await page.fill("#rate", "fast")
-    await page.click("text=Plan this campaign")
+    await page.click("text=Preview campaign")
     await expect(page.locator("#rate-error")).to_contain_text("whole number from 1")
     await expect(page.locator("#q-error")).to_have_count(0)
     await accessible(page)
@@ -79,9 +79,9 @@ async def _choose_and_plan(page: Page) -> None:
     await page.fill("#patience", "5")
     await page.fill("#hold", "0")
     await page.fill("#max_failed", "50")
-    await page.click("text=Plan this campaign")
-    await expect(page.locator("h1")).to_have_text(f"Have {AGENTS} agents reconnect elsewhere?")
-    await expect(page.locator("#campaign")).to_contain_text("By the proxy they leave")
+    await page.click("text=Preview campaign")
+    await expect(page.locator("h1")).to_have_text(f"Reconnect {AGENTS} agents to another proxy?")
+    await expect(page.locator("#campaign")).to_contain_text("Agents by proxy to leave")
     await accessible(page)
 
 
@@ -89,7 +89,7 @@ async def _confirm(page: Page, cluster: str) -> None:
     agree = page.locator("section[aria-labelledby=confirm-title] .button-main")
     await expect(agree).to_have_text(f"Reconnect {AGENTS} agents")
     await agree.click()
-    await expect(page.locator("#reason-error")).to_contain_text("Say why")
+    await expect(page.locator("#reason-error")).to_contain_text("Enter a reason")
     await expect(page.locator("#typed-error")).to_contain_text("Type the cluster's name")
     await page.fill("#reason", "spread them over the new proxy")
     await page.fill("#typed", cluster)
@@ -101,7 +101,7 @@ async def _watch(page: Page, visit: Visit) -> None:
     """Each of these is seen without loading the page anew."""
     await visit.rows(_work, visit.cluster, AGENTS)
     await expect(page.locator("#change-state .tag")).to_have_text("paused")
-    await expect(page.locator("#change-state")).to_contain_text("a canary did not move")
+    await expect(page.locator("#change-state")).to_contain_text("a canary failed")
     await page.click("button[value=resume]")
     await expect(page.locator("#change-state .tag")).to_have_text("running")
     await visit.rows(_work, visit.cluster, 40)
@@ -112,12 +112,14 @@ async def _watch(page: Page, visit: Visit) -> None:
     await expect(moved.locator("td").nth(2)).to_contain_text("proxy-")
     await accessible(page)
     await page.click("#campaign nav >> text=Failed")
-    await expect(page.locator("#results tbody tr").first).to_contain_text("did not move within 5 s")
+    await expect(page.locator("#results tbody tr").first).to_contain_text(
+        "did not connect to another proxy within 5 s"
+    )
     await page.click("button[value=pause]")
     await expect(page.locator("#change-state")).to_contain_text(f"paused by {USERNAME}")
     await page.click("button[value=abort]")
     await expect(page.locator("#change-state .tag")).to_have_text("cancelled")
-    await expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS} of {AGENTS} done")
+    await expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS} of {AGENTS} agents")
     await expect(page.locator("button[value=resume]")).to_have_count(0)
     await accessible(page)
 

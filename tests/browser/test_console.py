@@ -58,7 +58,7 @@ async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
     try:
         await wait_healthy(page, False)
     finally:
-        await fleet(demo, "thaw", "proxy-1")
+        await fleet(demo, "resume", "proxy-1")
     await wait_healthy(page, True)
 
 
@@ -102,7 +102,7 @@ async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:
     for slug, count in counts.items():
         await expect(page.locator(f'[data-count="{slug}"]')).to_have_text(str(count))
     await page.click(".tile.state-healthy a")
-    await expect(page.locator("#matches")).to_have_text(f"{counts['healthy']} match")
+    await expect(page.locator("#matches")).to_have_text(f"{counts['healthy']} matching agents")
     await page.click("tbody th a >> nth=0")
     await expect(page.locator(".agent-verdict")).to_contain_text("healthy")
 

@@ -63,7 +63,7 @@ async def test_counts_change_on_a_delta(visiting: Visiting) -> None:
     await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.STRANDED))
     await expect(page.locator('[data-count="stranded"]')).to_have_text("50")
     await expect(page.locator('[data-count="healthy"]')).to_have_text("150")
-    await expect(page.locator("#status-line")).to_contain_text("50 stranded")
+    await expect(page.locator("#status-line")).to_contain_text("50 agents stranded")
     await expect(page).to_have_title("(✖ 50) Fleet now · Refloat")
     assert "svg" in str(await page.get_attribute("#favicon", "href"))
     await visit.fleet.change(dict.fromkeys(visit.fleet.block(0), State.HEALTHY))
@@ -77,8 +77,10 @@ async def test_nothing_polled_yet_is_no_good_news(visiting: Visiting) -> None:
     visit = await visiting()
     page = await visit.open("/")
     await wait_live(page)
-    await expect(page.locator("#status-line")).to_contain_text("Nothing polled yet.")
-    await expect(page.locator("#age-text")).to_have_text("no data yet")
+    await expect(page.locator("#status-line")).to_contain_text(
+        "No data yet: Refloat has not completed a poll of the fleet."
+    )
+    await expect(page.locator("#age-text")).to_have_text("No data yet")
 
 
 async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
@@ -89,7 +91,9 @@ async def test_instances_are_asked_for_on_a_hint(visiting: Visiting) -> None:
     await wait_live(page)
     await visit.fleet.silence(0)
     await expect(page.locator('[data-instance="proxy-1"]')).to_contain_text("the last two attempts failed")
-    await expect(page.locator("#status-line")).to_contain_text("50 stranded: proxy-1 does not answer.")
+    await expect(page.locator("#status-line")).to_contain_text(
+        "50 agents stranded: proxy-1 is not responding."
+    )
 
 
 async def test_backend_is_named_as_the_one_cause(visiting: Visiting) -> None:
@@ -100,7 +104,7 @@ async def test_backend_is_named_as_the_one_cause(visiting: Visiting) -> None:
     await wait_live(page)
     await visit.fleet.fail_backend()
     await expect(page.locator("#status-line")).to_contain_text(
-        "200 at risk: all 3 auth servers fell sick together, likely because of their backend."
+        "200 agents at risk: all 3 auths failed at the same time, probably because of the auth backend."
     )
 
 
@@ -112,11 +116,13 @@ async def test_clocks_that_differ_are_named(visiting: Visiting) -> None:
     await wait_live(page)
     await visit.fleet.date_ahead(0, 180)
     beat = page.locator('[data-instance="proxy-1"] .beat')
-    await expect(beat).to_contain_text("heartbeat dated 3 min ahead of the console: the clocks differ")
+    await expect(beat).to_contain_text(
+        "heartbeat dated 3 min in the future: the clocks of the instance and the console differ"
+    )
     assert float(await beat.locator(".beat-fill").get_attribute("width") or -1) >= 0
     await visit.fleet.run_ahead(180)
-    await expect(page.locator("#banner")).to_contain_text("dated 3 min ahead of this console")
-    await expect(page.locator("#age-text")).to_have_text("dated 3 min ahead")
+    await expect(page.locator("#banner")).to_contain_text("dated 3 min in the future")
+    await expect(page.locator("#age-text")).to_have_text("Data is dated 3 min in the future")
 
 
 async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
@@ -131,16 +137,16 @@ async def test_stranding_interrupts_once_per_cause(visiting: Visiting) -> None:
     # A sick proxy alone is no alert.
     await visit.fleet.silence(4)
     await expect(page.locator("#status-line")).to_contain_text(
-        "No stranded agents, but proxy-5 does not answer."
+        "No stranded agents, but proxy-5 is not responding."
     )
     await expect(alert).to_be_empty()
     await visit.fleet.change({0: State.STRANDED})
-    await expect(alert).to_have_text("1 stranded: proxy-5 does not answer.")
+    await expect(alert).to_have_text("1 agent stranded: proxy-5 is not responding.")
     await visit.fleet.change({1: State.STRANDED})
-    await expect(page.locator("#status-line")).to_contain_text("2 stranded: proxy-5")
-    await expect(alert).to_have_text("1 stranded: proxy-5 does not answer.")
+    await expect(page.locator("#status-line")).to_contain_text("2 agents stranded: proxy-5")
+    await expect(alert).to_have_text("1 agent stranded: proxy-5 is not responding.")
     await visit.fleet.expire(5)
-    await expect(alert).to_have_text("2 stranded: proxy-5 does not answer and proxy-6 has expired.")
+    await expect(alert).to_have_text("2 agents stranded: proxy-5 is not responding and proxy-6 has expired.")
 
 
 async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None:
@@ -149,7 +155,7 @@ async def test_stranding_seen_on_opening_is_no_alert(visiting: Visiting) -> None
     await visit.fleet.begin({0: State.STRANDED})
     page = await visit.open("/")
     await wait_live(page)
-    await expect(page.locator("#status-line")).to_contain_text("1 stranded")
+    await expect(page.locator("#status-line")).to_contain_text("1 agent stranded")
     await expect(page.locator("#alert-region")).to_be_empty()
 
 
@@ -214,16 +220,14 @@ async def test_stale_data_looks_stale(visiting: Visiting) -> None:
     await visit.fleet.change({0: State.STRANDED, 1: State.RETIRED})
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")
     await visit.fleet.go_stale()
-    await expect(page.locator("#banner")).to_contain_text(
-        re.compile(r"These numbers are (4[7-9]|[5-9]\d) s old")
-    )
+    await expect(page.locator("#banner")).to_contain_text(re.compile(r"Data is (4[7-9]|[5-9]\d) s old"))
     await expect(page.locator('[data-count="unknown"]')).to_have_text("199")
     await expect(page.locator('[data-count="stranded"]')).to_have_text("0")
     await expect(page.locator('[data-count="retired"]')).to_have_text("1")
     await expect(page.locator("#total")).to_have_text("199")
-    await expect(page.locator("#total-retired")).to_have_text(", and 1 retired")
+    await expect(page.locator("#total-retired")).to_have_text(", plus 1 retired")
     await expect(page.locator("#link-state")).to_have_text("Live updates: connected, but polling has stopped")
-    await expect(page).to_have_title("(? old numbers) Fleet now · Refloat")
+    await expect(page).to_have_title("(? old data) Fleet now · Refloat")
     assert "grayscale" in await page.locator(".live").first.evaluate("part => getComputedStyle(part).filter")
     beat = page.locator(".beat-text").first
     await expect(beat).to_have_text(re.compile(r"^last heartbeat seen .* ago$"))
@@ -289,7 +293,7 @@ async def test_silence_makes_the_data_look_dead(visiting: Visiting) -> None:
     await wait_live(page)
     link.is_lost = lambda _: True
     await page.clock.run_for(16_000)
-    await expect(page.locator("#banner")).to_contain_text("the console does not answer")
+    await expect(page.locator("#banner")).to_contain_text("the console does not respond")
     await visit.fleet.conclude({0: State.STRANDED})
     await page.clock.run_for(16_000)
     await expect(page.locator('[data-count="stranded"]')).to_have_text("1")

@@ -148,13 +148,15 @@ async def test_keyboard_reads_the_map(visiting: Visiting) -> None:
     await page.focus("#map")
     announcement = page.locator("#live-region")
     await page.keyboard.press("ArrowRight")
-    await expect(announcement).to_have_text("agent-1, healthy, proxy-1")
+    await expect(announcement).to_have_text("agent-1, healthy, home proxy: proxy-1")
     await page.keyboard.press("ArrowRight")
-    await expect(announcement).to_have_text("agent-2, healthy, proxy-1")
+    await expect(announcement).to_have_text("agent-2, healthy, home proxy: proxy-1")
     await page.keyboard.press("n")
-    await expect(announcement).to_have_text("agent-121, stranded, proxy-3")
+    await expect(announcement).to_have_text("agent-121, stranded, home proxy: proxy-3")
     await page.keyboard.press("Enter")
-    await expect(page.locator("#panel")).to_contain_text("It has no live tunnel: proxy-3 does not answer.")
+    await expect(page.locator("#panel")).to_contain_text(
+        "The agent has no live tunnel: proxy-3 is not responding."
+    )
     await page.keyboard.press("Escape")
     await expect(page.locator("#panel")).to_be_hidden()
     await page.keyboard.press("Enter")
@@ -174,7 +176,7 @@ async def test_pointer_tells_and_opens(visiting: Visiting) -> None:
     assert box is not None
     await page.mouse.move(box["x"] + 10, box["y"] + 46)
     await expect(page.locator("#tip")).to_contain_text("agent-1")
-    await expect(page.locator("#tip")).to_contain_text("proxy-1 does not answer")
+    await expect(page.locator("#tip")).to_contain_text("proxy-1 is not responding")
     await page.mouse.click(box["x"] + 10, box["y"] + 46)
     await expect(page.locator("#panel")).to_contain_text("stranded")
     await visit.fleet.change({0: State.HEALTHY})
@@ -191,7 +193,7 @@ async def test_pause_stops_the_picture_only(visiting: Visiting) -> None:
     await wait_cells(page, State.HEALTHY, 200)
     await page.click("#pause")
     await visit.fleet.change({0: State.STRANDED})
-    await expect(page.locator("#age-text")).to_contain_text("paused")
+    await expect(page.locator("#age-text")).to_contain_text("Paused")
     assert await page.evaluate(CELLS) == [State.HEALTHY] * 200
     await page.click("#pause")
     await wait_cells(page, State.STRANDED, 1)

@@ -33,7 +33,7 @@ async def test_list_follows_the_fleet(visiting: Visiting) -> None:
 
 
 async def test_paused_list_stands_still(visiting: Visiting) -> None:
-    """While paused nothing is requested; *Go on* requests the list at once."""
+    """While paused nothing is requested; *Resume* requests the list at once."""
     visit = await visiting()
     await visit.fleet.begin()
     page = await visit.new_page()
@@ -57,10 +57,10 @@ async def test_filter_is_the_address(visiting: Visiting) -> None:
     await visit.fleet.begin({0: State.STRANDED, 1: State.OFFLINE})
     page = await visit.open("/agents/")
     await page.click(".chip.state-stranded")
-    await page.click("text=Filter")
+    await page.click("text=Apply filters")
     await expect(page.locator("tbody tr")).to_have_count(1)
-    await expect(page.locator("#matches")).to_have_text("1 matches")
-    await page.click("text=View on the map")
+    await expect(page.locator("#matches")).to_have_text("1 matching agent")
+    await page.click("text=View on map")
     await expect(page.locator('.chip[data-state="stranded"]')).to_have_attribute("aria-pressed", "true")
 
 
@@ -75,8 +75,10 @@ async def test_agent_page_follows_the_agent(visiting: Visiting) -> None:
     await visit.fleet.silence(0)
     await page.clock.run_for(REFRESH_MS)
     await expect(page.locator(".agent-verdict")).to_contain_text("stranded")
-    await expect(page.locator(".agent-sentence")).to_contain_text("proxy-1 does not answer")
-    await expect(page.locator(".recovery")).to_contain_text(re.compile(r"yes, by \d\d:\d\d:\d\d UTC"))
+    await expect(page.locator(".agent-sentence")).to_contain_text("proxy-1 is not responding")
+    await expect(page.locator(".recovery")).to_contain_text(
+        re.compile(r"Automatic recovery by \d\d:\d\d:\d\d UTC")
+    )
 
 
 async def test_frame_of_a_list_that_fits_does_not_scroll(visiting: Visiting) -> None:

@@ -14,7 +14,7 @@ from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState
 
 PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
 AUTH = Cause(CauseKind.AUTH, "auth-id-1", "auth-1")
-BACKEND = Cause(CauseKind.BACKEND, "default", "backend/default")
+BACKEND = Cause(CauseKind.BACKEND, "default", "auth backend of cluster default")
 NO_TUNNEL = Cause(CauseKind.AGENTS, "no-tunnel", "agents without a common cause (no-tunnel)")
 AGENTS = 10_000
 
@@ -27,7 +27,10 @@ def sound(now: float = 0.0) -> Facts:
 def stranded(count: int, cause: Cause = PROXY, **labelled: int) -> Facts:
     """So many agents stranded by a cause that is sick itself, if it is an instance."""
     group = AffectedGroup(
-        cause, stranded_count=count, stranded_by_label=labelled, names=tuple(f"agent-{n}" for n in range(min(count, 10)))
+        cause,
+        stranded_count=count,
+        stranded_by_label=labelled,
+        names=tuple(f"agent-{n}" for n in range(min(count, 10))),
     )
     instance = cause.kind in (CauseKind.PROXY, CauseKind.AUTH)
     sick = (SickInstance(cause, f"{cause.name} does not answer.", count),) if instance else ()
@@ -36,7 +39,7 @@ def stranded(count: int, cause: Cause = PROXY, **labelled: int) -> Facts:
 
 def sightless() -> Facts:
     """Polling has stopped."""
-    return blind_facts("default", 0.0, None, "Polling has stopped: the newest round is 47 s old.")
+    return blind_facts("default", 0.0, None, "Refloat monitoring has stopped: data is 47 s old.")
 
 
 @dataclass
@@ -75,7 +78,11 @@ class Watch:
                 self.calm = None
             if self.calm is not None and self.calm.applies_to(seen, self.rules, self.quiet, None):
                 # The law of `fleet.alerts.unchanged_looks`: a look that is left out would have changed nothing.
-                assert calm is not None, (outcome.changed_incidents, outcome.dropped_incidents, outcome.notifications)
+                assert calm is not None, (
+                    outcome.changed_incidents,
+                    outcome.dropped_incidents,
+                    outcome.notifications,
+                )
                 self.needless += 1
             else:
                 self.calm = calm

@@ -10,7 +10,7 @@ import grpc.aio
 from fleet.protocol.recovery import auth_path
 from fleet.protocol.tunnel.messages import Target
 from fleet.transport import channels
-from fleet.transport.tunnel.handlers import FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, dial
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
 from fleet.transport.tunnel.stream import TunnelStream
@@ -26,7 +26,9 @@ async def serving_path(where: Callable[[], tuple[str, int]], proxy_id: str) -> A
         await stream.close()
 
     async def take(target: Target) -> AcceptedSession:
-        return FunctionSession(say_who) if target == auth_path.PROXY else await dial(*where(), SessionPolicy())
+        return (
+            FunctionSession(say_who) if target == auth_path.PROXY else await dial(*where(), SessionPolicy())
+        )
 
     server = grpc.aio.server(options=channels.server_options())
     serve_tunnels(server, TunnelServer(handler=take, local=auth_path.TARGETS))

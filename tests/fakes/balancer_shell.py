@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from fleet.protocol.recovery.pick_healthy import (
-    RequestConfig,
     Balancer,
+    BalancerSettings,
     Command,
     Connectivity,
-    ServerHealth,
     Open,
+    RequestConfig,
     Retire,
-    BalancerSettings,
+    ServerHealth,
     Watch,
 )
 from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfig
@@ -77,7 +77,11 @@ class Shell:
 
     def told(self, which: int, health: ServerHealth, *, watched: bool = True) -> Shell:
         life, service = self.lives[which], self.services.get(which) or ""
-        self.do(self.balancer.on_health(which, life, service, health, self.now, self.chance, has_health_service=watched))
+        self.do(
+            self.balancer.on_health(
+                which, life, service, health, self.now, self.chance, has_health_service=watched
+            )
+        )
         return self
 
     def connect(self, which: int, config: ServiceConfig | None = RECONNECT) -> Shell:

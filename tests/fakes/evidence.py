@@ -11,7 +11,7 @@ from fleet.monitoring.columns import HEARTBEAT, TUNNEL
 from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import RecordSeed, Writer
-from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
+from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 
 TTL = 600.0
 
@@ -71,7 +71,9 @@ class Polled:
         writer.write_instances(cluster, epoch, resources=resources, polls=self._polls, probed_at=now)
         answered = FeedState(freshness=FeedFreshness(now, now), epoch="feed", revision=int(now))
         assert writer.write_feed(cluster, epoch, LISTS, before=writer.feed(cluster, LISTS), after=answered)
-        indices = writer.intern_agents(cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)])
+        indices = writer.intern_agents(
+            cluster, epoch, [(f"agent-{n}-id", f"agent-{n}") for n in range(agents)]
+        )
         rows = blank_rows(HEARTBEAT, agents)
         rows["expires_at"], rows["ttl"], rows["auth"], rows["desired"] = now + TTL, TTL, 0, 1
         rows["claimed"] = claimed

@@ -18,7 +18,7 @@ from fleet.monitoring.columns import (
     empty_memory,
 )
 from fleet.monitoring.evidence import FeedFreshness, FleetEvidence, Timing
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0, keepalive=30.0)

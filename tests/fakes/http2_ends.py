@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from fleet.transport.http2 import frames
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
+from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import Code, Setting, Type
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream

@@ -186,7 +186,9 @@ class _Statuses(agent_status_pb2_grpc.AgentStatusServicer):
         self._of.asked(request, context)
         document = self._of.statuses.get(request.agent_id)
         if document is None:
-            context.abort(grpc.StatusCode.NOT_FOUND, f"no live tunnel of agent {request.agent_id!r} is here")
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"agent {request.agent_id!r} has no live tunnel to this proxy"
+            )
         return agent_status_pb2.ReadAgentStatusResponse(document=document.encode())
 
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet.monitoring.classify import find_changed_agents, count_states
+from fleet.monitoring.classify import count_states, find_changed_agents
 from fleet.monitoring.columns import HEARTBEAT, TUNNEL
-from fleet.monitoring.events import StateDelta, Event
+from fleet.monitoring.events import Event, StateDelta
 from fleet.monitoring.evidence import FeedFreshness, Timing
 from fleet.monitoring.pollers.conclude import judge
 from fleet.monitoring.publish import ChannelLayer, publish
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import RecordSeed, Writer
-from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
+from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: Seconds between rounds, and for which all evidence is good: nothing ages while a slow machine runs one test.
@@ -136,7 +136,9 @@ class LiveFleet:
         for number in numbers:
             name = f"proxy-{number + 1}" if number >= 0 else f"auth-{number + AUTHS + 1}"
             address = f"127.0.0.1:{9000 + AUTHS + number}"
-            resources[AUTHS + number] = InstanceResource(name=name, address=address, ttl=TTL, expires_at=expires_at)
+            resources[AUTHS + number] = InstanceResource(
+                name=name, address=address, ttl=TTL, expires_at=expires_at
+            )
         self._writer.write_instances(self.cluster, self.epoch, resources=resources)
         self._write_feed("lists")
 
@@ -164,7 +166,9 @@ class LiveFleet:
             self.cluster,
             self.epoch,
             before=self._writer.feed(self.cluster, "presence"),
-            after=FeedState(freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), source=0),
+            after=FeedState(
+                freshness=FeedFreshness(now, now), epoch="agents", revision=len(agents), source=0
+            ),
             indices=agents,
             rows=rows,
             ended_agents=np.zeros(0, np.uint32),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fleet.nodes.simulation.advice import SimulatedAdvice, Move
+from fleet.nodes.simulation.advice import Move, SimulatedAdvice
 from fleet.nodes.simulation.fleet import SimulatedFleet
 
 

@@ -96,14 +96,16 @@ class Movers:
         absent = tuple(one for one in agents if one not in here)
         return ReconnectAdvice(proxy_id, len(fresh), len(here) - len(fresh), 0, len(absent), 0, (), absent)
 
-    def read_advice(self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = "") -> ReconnectAdvice:
+    def read_advice(
+        self, proxy_id: str, advisory_id: str, agents: Collection[str], auth: str = ""
+    ) -> ReconnectAdvice:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         if proxy in self.unreachable:
             raise UnreachableError(f"{proxy_id} does not answer")
         here = [one for one in agents if (proxy, advisory_id, one) in self.advised]
         staying = tuple(one for one in here if one in self.nowhere)
-        reasons = {agent: "no other auth took a heartbeat: it drains" for agent in staying if auth}
+        reasons = {agent: "no other auth accepted a heartbeat: it drains" for agent in staying if auth}
         return ReconnectAdvice(proxy_id, 0, len(here), 0, 0, len(staying), staying, staying_reasons=reasons)
 
     def expect_reconnects(self, cluster: str, until: Mapping[str, float]) -> None:

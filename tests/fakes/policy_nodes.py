@@ -153,4 +153,6 @@ class FakePolicyBook:
 
     def read(self, cluster: str) -> dict[str, NodeReportResponse]:
         """See PolicyBook."""
-        return {one.replace("_", "-"): NodeReportResponse(1.0, node.report) for one, node in self.seen.items()}
+        return {
+            one.replace("_", "-"): NodeReportResponse(1.0, node.report) for one, node in self.seen.items()
+        }

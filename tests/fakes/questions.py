@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleet.monitoring.sources.source import SourceContext, PollTarget
+from fleet.monitoring.sources.source import PollTarget, SourceContext
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
 from tests.fakes.instances import FakeAuth, FakeInstance

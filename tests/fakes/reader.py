@@ -21,7 +21,7 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, InstanceState, ServingStatus
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 
 _STALE_AFTER = 10.0
@@ -203,7 +203,9 @@ class FakeReader:
             view=self.agent(table, index),
             evidence=AgentEvidence(
                 id=agent_id,
-                heartbeat=Heartbeat(auth=index % 2, expires_at=now + 10, ttl=20.0, mode=ReconnectMode.RECONNECT),
+                heartbeat=Heartbeat(
+                    auth=index % 2, expires_at=now + 10, ttl=20.0, mode=ReconnectMode.RECONNECT
+                ),
                 tunnels=(index % 2 + 2,),
                 last_proxies=(index % 2 + 2,),
                 last_auth=index % 2,

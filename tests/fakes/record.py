@@ -11,7 +11,7 @@ from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.writer import Conclusion, RecordSeed, Writer
-from fleet.vocabulary.instances import PollAttempt, Poll, InstanceResource, ServingStatus
+from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
 
 #: When the round concluded, unless a test says otherwise.

@@ -14,7 +14,7 @@ import grpc.aio
 from fleet.nodes.gateway.server import Gateway
 from fleet.transport.channels import channel_options
 from fleet.transport.http2.connection import Http2Connection
-from fleet.transport.http2.fields import HeaderFields, BlockCache, encode, plain
+from fleet.transport.http2.fields import BlockCache, HeaderFields, encode, plain
 from fleet.transport.http2.frames import Code
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
@@ -77,7 +77,9 @@ async def scripted(*answers: Answer, options: ConnectionOptions | None = None) -
         stream.listener = Script(stream, Once())
 
     def connected() -> Http2Connection:
-        connection = Http2Connection(BlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin)
+        connection = Http2Connection(
+            BlockCache(lambda fields: fields), options or ConnectionOptions(), on_stream=begin
+        )
         connections.append(connection)
         return connection
 

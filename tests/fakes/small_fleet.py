@@ -6,8 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleet.monitoring.evidence import AgentEvidence, FeedFreshness, FleetEvidence, Heartbeat, ReconnectMode, Timing
-from fleet.vocabulary.instances import PollAttempt, InstanceFacts, InstanceKind, ServingStatus
+from fleet.monitoring.evidence import (
+    AgentEvidence,
+    FeedFreshness,
+    FleetEvidence,
+    Heartbeat,
+    ReconnectMode,
+    Timing,
+)
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind, PollAttempt, ServingStatus
 
 NOW = 1_000_000.0
 TIMING = Timing(round_interval=1.0)

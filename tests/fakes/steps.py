@@ -40,6 +40,6 @@ def record_of(reader: Any, now: float, book: Any = None) -> RecordSnapshot:
 
 
 def context_of(clock: Callable[[], float], holder: str = "w", **parts: Any) -> StepContext:
-    """Return a context with these of its `parts`: reader, writer, auth_client and dialer; chance is always in the middle."""
+    """Return a context of these `parts` (reader, writer, auth_client, dialer); chance is always 0.5."""
     contents: dict[str, Any] = {"reader": None, "writer": None, "auth_client": None, "dialer": None, **parts}
     return StepContext(**contents, clock=clock, random=lambda: 0.5, holder=holder)

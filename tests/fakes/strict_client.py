@@ -30,7 +30,12 @@ class StrictClient:
     """Registers pairs and serves their sessions by `handler`, unless it `refuses`."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, wire: WireVersion, *, handler: Handler | None = None, refuses: str = ""
+        self,
+        channel: grpc.aio.Channel,
+        wire: WireVersion,
+        *,
+        handler: Handler | None = None,
+        refuses: str = "",
     ) -> None:
         self.wire = wire
         self.complaints = Complaints()
@@ -70,7 +75,9 @@ class StrictClient:
     async def new_session(self, target: str, kind: str = "") -> StrictStream:
         """Ask the server. Raises GoError."""
         self._tag -= 1
-        said = Said("session", tag=self._tag, target=target, kind="" if self.wire is WireVersion.V0_1 else kind)
+        said = Said(
+            "session", tag=self._tag, target=target, kind="" if self.wire is WireVersion.V0_1 else kind
+        )
         waiter: asyncio.Future[StrictStream] = asyncio.get_running_loop().create_future()
         self._waiters[said.tag] = (said, waiter)
         await self._say(said)

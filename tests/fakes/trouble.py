@@ -27,7 +27,7 @@ def write(cluster_id: str) -> None:
     firing = _incidents(cluster, now)
     for at, kind, text in (
         (-235, "firing", "207 agents stranded."),
-        (-200, "notice", "A message goes out: firing."),
+        (-200, "notice", "Notification due (firing)."),
     ):
         IncidentEvent.objects.create(incident=firing, at=now + at, kind=kind, text=text)
     VersionChange.objects.create(
@@ -35,7 +35,13 @@ def write(cluster_id: str) -> None:
     )
     _messages(firing, _channel(), now)
     incident_actions.create_silence(
-        "cause=backend*", "upgrade of the database", "ada", now - 3000, now + 600, CONSOLE_ACTOR, cluster=cluster_id
+        "cause=backend*",
+        "upgrade of the database",
+        "ada",
+        now - 3000,
+        now + 600,
+        CONSOLE_ACTOR,
+        cluster=cluster_id,
     )
     AlertClock.objects.create(cluster=cluster, looked_at=now - 1)
     _history(cluster)
@@ -99,7 +105,7 @@ def _incidents(cluster: Cluster, now: float) -> Incident:
         key="backend/default",
         cause_kind="backend",
         cause_id="default",
-        cause_name="backend/default",
+        cause_name="auth backend of cluster default",
         generation=1,
         state="resolved",
         severity=2,
@@ -108,7 +114,7 @@ def _incidents(cluster: Cluster, now: float) -> Incident:
         resolved_at=now - 8000,
         quiet_since=now - 8300,
         peak=400,
-        sentence="All auths fell sick together.",
+        sentence="All auths failed at the same time.",
         notices=2,
         trend=[[now - 9000, 400], [now - 8300, 0]],
     )
@@ -147,10 +153,14 @@ def _messages(incident: Incident, channel: Channel, now: float) -> None:
         {
             "attempts": 4,
             "next_attempt_at": now + 300,
-            "last_error": "it answered 503",
-            "waits_for": "it failed before",
+            "last_error": "the receiver responded with status 503",
+            "waits_for": "the last attempt failed",
         },
-        {"attempts": 9, "failed_at": now - 50, "last_error": "it answered 404: no such hook"},
+        {
+            "attempts": 9,
+            "failed_at": now - 50,
+            "last_error": "the receiver responded with status 404: no such hook",
+        },
     )
     for number, outcome in enumerate(outcomes):
         Delivery.objects.create(

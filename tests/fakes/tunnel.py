@@ -17,7 +17,7 @@ from fleet.transport import channels
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import codec, options
 from fleet.transport.tunnel.client import Calls, TunnelClient
-from fleet.transport.tunnel.handlers import Handler, FunctionSession, AcceptedSession, dial
+from fleet.transport.tunnel.handlers import AcceptedSession, FunctionSession, Handler, dial
 from fleet.transport.tunnel.listener import TunnelListener
 from fleet.transport.tunnel.pump import SessionPolicy
 from fleet.transport.tunnel.server import TunnelServer, serve_tunnels
@@ -59,7 +59,9 @@ class Ground:
         self, address: str, more: Options | None = None, tls: TLSFiles | None = None
     ) -> grpc.aio.Channel:
         """A channel with a connection of its own."""
-        channel = channels.open_channel(address, tls, extra_options=[*options.channel_options(), *(more or [])])
+        channel = channels.open_channel(
+            address, tls, extra_options=[*options.channel_options(), *(more or [])]
+        )
         self._ends.push_async_callback(channel.close)
         return channel
 
@@ -230,7 +232,11 @@ def no_sessions(tunnel: TunnelServer) -> bool:
     """Whether a server holds nothing for any session."""
     return not tunnel._waiters and all(
         not (each.accepted_sessions or each.handler_tasks or each.streams)
-        and not (each.connection.outgoing_requests or each.connection.incoming_requests or each.connection.open_tags)
+        and not (
+            each.connection.outgoing_requests
+            or each.connection.incoming_requests
+            or each.connection.open_tags
+        )
         for each in tunnel._clients.values()
     )
 

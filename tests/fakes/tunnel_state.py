@@ -68,7 +68,12 @@ def nothing_is_left(state: ServerState, *connections: ClientConnection) -> None:
     assert not state._deadlines
     assert not state.targets()
     for connection in connections:
-        assert [connection.outgoing_requests, connection.incoming_requests, connection.open_tags, connection.targets] == [
+        assert [
+            connection.outgoing_requests,
+            connection.incoming_requests,
+            connection.open_tags,
+            connection.targets,
+        ] == [
             {},
             {},
             set(),

@@ -7,28 +7,31 @@ from fleet.protocol.policies.env_policies import BY_NAME
 
 #: Key, what a person writes in a form or a terminal, what stands in a document, and words of the sentence.
 NETWORKING: tuple[tuple[str, str, object, str], ...] = (
-    ("client_idle_timeout", "721h", "721h", "not within"),
+    ("client_idle_timeout", "721h", "721h", "out of range"),
     ("idle_timeout_message", "a\x07b", "a\x07b", "control characters"),
-    ("web_idle_timeout", "-1s", "-1s", "not within"),
-    ("keep_alive_interval", "2h", 30, "within|duration"),
-    ("keep_alive_count_max", "101", "three", "within|whole number"),
-    ("session_control_timeout", "25h", True, "within|duration"),
-    ("proxy_listener_mode", "triplex", "triplex", "none of|not one of"),
-    ("routing_strategy", "any", 1, "none of|not one of|word"),
-    ("tunnel_strategy.type", "star", "star", "none of|not one of"),
-    ("tunnel_strategy.agent_connection_count", "-1", 0.5, "within|whole number"),
-    ("proxy_ping_interval", "1ms", "1ms", "not within"),
-    ("assist_command_execution_workers", "1001", 1001, "not within"),
+    ("web_idle_timeout", "-1s", "-1s", "out of range"),
+    ("keep_alive_interval", "2h", 30, "out of range|duration"),
+    ("keep_alive_count_max", "101", "three", "out of range|whole number"),
+    ("session_control_timeout", "25h", True, "out of range|duration"),
+    ("proxy_listener_mode", "triplex", "triplex", "not a valid choice|not one of"),
+    ("routing_strategy", "any", 1, "not a valid choice|not one of|word"),
+    ("tunnel_strategy.type", "star", "star", "not a valid choice|not one of"),
+    ("tunnel_strategy.agent_connection_count", "-1", 0.5, "out of range|whole number"),
+    ("proxy_ping_interval", "1ms", "1ms", "out of range"),
+    ("assist_command_execution_workers", "1001", 1001, "out of range"),
     ("case_insensitive_routing", "perhaps", "perhaps", "true (n)?or false"),
-    ("ssh_dial_timeout", "11m", "soon", "within|soon"),
+    ("ssh_dial_timeout", "11m", "soon", "out of range|soon"),
     ("graceful_tunnel_closing", "5m", "5m", "true (n)?or false"),
-    ("tunnel_closing_wait_min", "25h", "25h", "not within"),
-    ("tunnel_closing_wait_max", "10m", "10m", "below the shortest wait"),
+    ("tunnel_closing_wait_min", "25h", "25h", "out of range"),
+    ("tunnel_closing_wait_max", "10m", "10m", "below tunnel_closing_wait_min"),
     ("tunnel_disconnect_threshold", "x", "x", "x"),
 )
 #: The switches have no wrong value in a form: a box is ticked or not.
 IN_FORMS = tuple(
-    row for row in NETWORKING for field in FIELDS if field.key == row[0] and field.kind is not FieldKind.SWITCH
+    row
+    for row in NETWORKING
+    for field in FIELDS
+    if field.key == row[0] and field.kind is not FieldKind.SWITCH
 )
 
 assert [row[0] for row in NETWORKING] == [field.key for field in FIELDS], "a field without a wrong value"

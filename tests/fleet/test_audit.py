@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.audit import Attempt, record_outcome, collect_recorded_ids, record, shell_actor_of
+from fleet.audit import Attempt, collect_recorded_ids, record, record_outcome, shell_actor_of
 from fleet.changes import ChangeRefusedError
 from fleet.models.changes import AuditEntry
 from fleet.vocabulary.actions import ChangeError
@@ -14,7 +14,12 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(None, "done"), (ChangeRefusedError("no"), "refused"), (ChangeError("no"), "failed"), (KeyError("no"), "failed")],
+    [
+        (None, "done"),
+        (ChangeRefusedError("no"), "refused"),
+        (ChangeError("no"), "failed"),
+        (KeyError("no"), "failed"),
+    ],
 )
 def test_every_attempt_is_one_row(error: Exception | None, outcome: str) -> None:
     """However it ends; the error goes on."""

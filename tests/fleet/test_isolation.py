@@ -16,7 +16,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(
-    "error", [ClusterBusyError("busy"), StateUnavailableError("away"), OperationalError("gone"), KeyError("x")]
+    "error",
+    [ClusterBusyError("busy"), StateUnavailableError("away"), OperationalError("gone"), KeyError("x")],
 )
 def test_failure_of_one_cluster_is_kept_from_the_next(
     error: Exception, caplog: pytest.LogCaptureFixture

@@ -46,7 +46,9 @@ def _write(held: ClusterLease, name: str) -> None:
 def test_take_while_another_holds_the_lease_names_the_holder(cluster: Cluster) -> None:
     """One process at a time; a lease that was given back is free."""
     first = _take("worker 1")
-    with pytest.raises(LeaseHeldError, match="worker 1 works on default until 12:00:30 UTC"):
+    with pytest.raises(
+        LeaseHeldError, match="worker 1 holds the lease of cluster default until 12:00:30 UTC"
+    ):
         _take("worker 2")
     assert lease.clusters_of("worker 1", CHANGES, NOW) == ["default"]
     lease.release(first)
@@ -254,7 +256,7 @@ def test_processes_that_are_paused_and_killed_hand_over_after_the_lease_time(clu
         assert second.answer("take -14") == "done"
         assert second.answer("write 0") == "done"
         first.popen.send_signal(signal.SIGCONT)
-        assert first.answer("write 0") == "LeaseLost"
+        assert first.answer("write 0") == "LeaseLostError"
         assert Cluster.objects.get().name == "second"
         second.end()
         eventually_sync(lambda: first.answer("take 0") == "done")

@@ -16,7 +16,9 @@ from tests.fleet.changes.conftest import NOW, by
 def test_token_is_logged_with_its_owner_where_another_acts() -> None:
     """A person's own token needs no name; of a shell, the log says whose token it is."""
     owner = User.objects.create_user("vera")
-    own, secret = tokens.issue_token(owner, "wall", [Permission.VIEW_FLEET], by(owner), lifetime=None, now=NOW)
+    own, secret = tokens.issue_token(
+        owner, "wall", [Permission.VIEW_FLEET], by(owner), lifetime=None, now=NOW
+    )
     tokens.revoke_token(own, shell_actor_of("token"), NOW)
     made, ended = AuditEntry.objects.order_by("pk")
     assert (made.action, made.outcome, made.subject) == ("token.make", "done", str(own))

@@ -148,7 +148,9 @@ async def _blocking(call: Call, folder: Path) -> str:
 
     def work() -> str:
         with grpc.insecure_channel(call.address, options=channel_options()) as bare:
-            channel: Any = grpc.intercept_channel(bare, BlockingRetryInterceptor(_route(call.case).policy_for))
+            channel: Any = grpc.intercept_channel(
+                bare, BlockingRetryInterceptor(_route(call.case).policy_for)
+            )
             try:
                 return _ended_blocking(channel, call)
             except grpc.RpcError as error:
@@ -232,13 +234,13 @@ def complaint(case: Case, seen: Seen) -> str:
 
 
 def report(results: dict[tuple[str, str, str], Seen]) -> str:
-    """The tables of docs/conformance.md."""
+    """The tables of docs/reference/conformance.md."""
     lines: list[str] = []
     for group in GROUPS:
         lines += [
             f"## {group}",
             "",
-            f"| case | must end as | tries | {' | '.join(SUBJECTS)} |",
+            f"| case | expected status | tries | {' | '.join(SUBJECTS)} |",
             f"|---|---|---|{'---|' * len(SUBJECTS)}",
         ]
         for case in CASES:
@@ -252,8 +254,8 @@ def report(results: dict[tuple[str, str, str], Seen]) -> str:
 
 
 def main() -> None:
-    """Write the tables of docs/conformance.md anew."""
-    page = Path(__file__).parents[2] / "docs" / "conformance.md"
+    """Write the tables of docs/reference/conformance.md anew."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
     with tempfile.TemporaryDirectory() as folder:
         tables = report(asyncio.run(run_all(Path(folder))))
     head = page.read_text(encoding="utf-8").partition("\n## ")[0]

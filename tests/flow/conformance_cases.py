@@ -17,7 +17,9 @@ from fleet.protocol.retry.policy import RetryReason
 
 ALL = [str(reason) for reason in RetryReason]
 #: Statuses that the GEP does not name: never retried.
-OTHERS = [code.name for code in grpc.StatusCode if code.name != "OK" and RetryReason.of_status(code.name) is None]
+OTHERS = [
+    code.name for code in grpc.StatusCode if code.name != "OK" and RetryReason.of_status(code.name) is None
+]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _seed() -> list[Case]:
     cases = [
         Case(
             timeout,
-            "every try hangs: each ends by `backendRequest`, then the call does",
+            "every try hangs: `backendRequest` ends each try, then the call fails",
             _rule(["deadline-exceeded"], 2, backendRequest="5s"),
             {"hang": True},
             late,
@@ -88,7 +90,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             timeout,
-            "the timeout of a try is no listed reason",
+            "the timeout of a try is not a listed reason",
             _rule(["unavailable"], 2, backendRequest="5s"),
             {"hang": True},
             late,
@@ -104,7 +106,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             timeout,
-            "`backoff` is waited for after a try that `backendRequest` ended",
+            "`backoff` applies after a try that `backendRequest` ended",
             {
                 "retry": {"reasons": ["deadline-exceeded"], "attempts": 1, "backoff": "3s"},
                 "timeouts": {"backendRequest": "5s"},
@@ -117,7 +119,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             timeout,
-            "the caller's own deadline ends a call that hangs, whatever is listed",
+            "the caller's own deadline ends a call that hangs, whatever reasons are listed",
             _rule(ALL, 5),
             {"hang": True},
             late,
@@ -175,22 +177,27 @@ def _seed() -> list[Case]:
     ]
     cases += [
         Case(retry, "attempts 0", _rule(ALL, 0), {"code": "UNAVAILABLE"}, "UNAVAILABLE", 1),
-        Case(retry, "attempts not said: one", _rule(ALL, None), {"code": "INTERNAL"}, "INTERNAL", 2),
+        Case(retry, "no `attempts`: one retry", _rule(ALL, None), {"code": "INTERNAL"}, "INTERNAL", 2),
         Case(
             retry,
-            "reasons not said: `unavailable` is",
+            "no `reasons`: `unavailable` is retried",
             _rule(None, 3),
             {"code": "UNAVAILABLE", "succeed_after": 3},
             "OK",
             4,
         ),
         Case(
-            retry, "reasons not said: `internal` is not", _rule(None, 3), {"code": "INTERNAL"}, "INTERNAL", 1
+            retry,
+            "no `reasons`: `internal` is not retried",
+            _rule(None, 3),
+            {"code": "INTERNAL"},
+            "INTERNAL",
+            1,
         ),
         Case(retry, "no `retry` at all", {}, {"code": "UNAVAILABLE"}, "UNAVAILABLE", 1),
         Case(
             retry,
-            "a listed code, then one that is not: that ends it",
+            "a listed code, then an unlisted one: no further retry",
             _rule(["unavailable"], 3),
             {"code": "UNAVAILABLE", "then": "INTERNAL"},
             "INTERNAL",
@@ -198,7 +205,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             retry,
-            "the caller gives up: that is no `cancelled` to be retried",
+            "the caller cancels: not retried as `cancelled`",
             _rule(ALL, 3),
             {"hang": True},
             "CANCELLED",
@@ -226,7 +233,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             retry,
-            "the same of a method that the gateway was told of by `--stream`",
+            "the same for a method declared by `--stream`",
             _rule(ALL, 3),
             {"code": "UNAVAILABLE", "early": True},
             "UNAVAILABLE",
@@ -236,7 +243,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             retry,
-            "`unavailable` listed: connections that are reset are that",
+            "`unavailable` listed: a reset connection counts as `unavailable`",
             _rule(["unavailable"], 3),
             {"succeed_after": 0},
             "OK",
@@ -245,7 +252,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             retry,
-            "`unavailable` not listed: a connection that is reset ends it",
+            "`unavailable` not listed: a reset connection is not retried",
             _rule(["internal"], 3),
             {"succeed_after": 0},
             "UNAVAILABLE",
@@ -254,7 +261,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             backoff,
-            "never less than `backoff` between tries, and twice as long each time",
+            "at least `backoff` between tries, doubled each time",
             {"retry": {"reasons": ["unavailable"], "attempts": 4, "backoff": "20ms"}},
             {"code": "UNAVAILABLE"},
             "UNAVAILABLE",
@@ -272,7 +279,7 @@ def _seed() -> list[Case]:
         ),
         Case(
             backoff,
-            "a pushback below `backoff`: that is waited for",
+            "a pushback below `backoff`: `backoff` applies",
             {"retry": {"reasons": ["unavailable"], "attempts": 1, "backoff": "100ms"}},
             {"code": "UNAVAILABLE", "pushback": "1", "succeed_after": 1},
             "OK",

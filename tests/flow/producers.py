@@ -1,4 +1,4 @@
-"""Evidence of what the running system produced: docs/tests.md, "Producers".
+"""Evidence of what the running system produced: docs/reference/tests.md, "Producers".
 
 A flow test that makes something happen ends with a line such as
 

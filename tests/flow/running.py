@@ -150,7 +150,7 @@ def start_demo(home: Path, *flags: str, **settings: str) -> Demo:
     log = home / "terminal.log"
 
     def up_or_over() -> bool:
-        return process.poll() is not None or "Ctrl-C ends everything" in log.read_text()
+        return process.poll() is not None or "Ctrl-C stops everything" in log.read_text()
 
     try:
         eventually_sync(up_or_over, seconds=START_TIMEOUT)

@@ -88,7 +88,7 @@ def test_process_killed_between_sent_and_recorded_loses_and_doubles_nothing(home
         assert len(receiver.taken) == 1
         assert len(receiver.requests) >= 2
         (page,) = {body["subject"] for body in receiver.bodies}
-        assert page.startswith("CRIT default: The record cannot be read")
+        assert page.startswith("CRIT default: Refloat monitoring cannot read the fleet state")
         produced(Database(home), incident_causes=("console",), timeline=("firing", "notice", "delivery"))
 
 

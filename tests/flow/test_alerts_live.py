@@ -215,17 +215,17 @@ def test_frozen_proxy_is_one_page_and_one_resolve(console: Console) -> None:
     assert datetime.fromisoformat(sent) - datetime.fromisoformat(opened) >= timedelta(seconds=GROUP_WAIT)
     stranded = {"healthy": AGENTS - ON_IT, "stranded": ON_IT}
     eventually_sync(lambda: console.counts() == stranded, seconds=_PATIENCE)
-    console.fault("thaw", FROZEN)
+    console.fault("resume", FROZEN)
     console.await_kinds("firing", "resolved")
     (_, page), (_, resolve) = console.told()
     assert page.startswith(f"CRIT default: {ON_IT} agents stranded, {FROZEN}")
     assert resolve.startswith(f"RESOLVED default: {FROZEN} after ")
-    assert resolve.endswith(f" s, {ON_IT} agents at most")
+    assert resolve.endswith(f" s, peak {ON_IT} agents")
     for body in console.hook.bodies:
         assert body["incident"]["cause"]["name"] == FROZEN
         assert body["incident"]["peak"] == ON_IT
         assert body["incident"]["duration_seconds"] > 0
-        assert f"{ON_IT} at most" in body["text"]
+        assert f"peak {ON_IT}" in body["text"]
     assert console.incidents() == [("proxy", FROZEN, "resolved", ON_IT)]
 
 
@@ -233,14 +233,16 @@ def test_fleet_behind_a_dead_backend_is_one_incident(console: Console) -> None:
     """Every auth, then agents and proxies by the thousand: one page of one cause, one resolve."""
     # The weaker is quiet until the stronger is over: it must not be over before the last agent is back.
     sql(console.home, "update fleet_alertrule set recover_seconds = 60 where kind = 'backend'")
-    console.fault("cut-backend", "auth-*")
+    console.fault("block-backend", "auth-*")
     eventually_sync(lambda: console.counts().get("stranded", 0) > AGENTS * 0.9, seconds=_PATIENCE)
     console.fault("heal", "auth-*")
     console.await_kinds("firing", "resolved")
-    assert [(kind, name) for kind, name, *_ in console.incidents()] == [("backend", "backend/default")]
+    assert [(kind, name) for kind, name, *_ in console.incidents()] == [
+        ("backend", "auth backend of cluster default")
+    ]
     ((peak,),) = console.incidents("peak")
     assert peak > AGENTS * 0.9
-    assert console.told()[0][1].startswith("CRIT default: All auths fell sick together")
+    assert console.told()[0][1].startswith("CRIT default: All auths failed at the same time")
 
 
 def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> None:
@@ -250,8 +252,8 @@ def test_killed_pollers_are_one_alert_about_the_console(console: Console) -> Non
     console.fault("freeze", FROZEN)
     eventually_sync(lambda: bool(console.hook.requests), seconds=_PATIENCE)
     eventually_sync(lambda: console.counts() == {"unknown": AGENTS}, seconds=_PATIENCE)
-    console.fault("thaw", FROZEN)
+    console.fault("resume", FROZEN)
     console.start(programs.worker("polls", "polls,actions"))
     console.await_kinds("firing", "resolved")
-    assert [(kind, name) for kind, name, *_ in console.incidents()] == [("console", "the console")]
-    assert console.told()[0][1].startswith("CRIT default: Polling has stopped")
+    assert [(kind, name) for kind, name, *_ in console.incidents()] == [("console", "Refloat monitoring")]
+    assert console.told()[0][1].startswith("CRIT default: Refloat monitoring has stopped")

@@ -25,7 +25,13 @@ from fleet.changes.networking import revisions
 from fleet.models.access import Permission
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
-from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, NetworkingResource, Strategy, with_defaults
+from fleet.protocol.networking.config import (
+    ORIGIN_LABEL,
+    NetworkingConfig,
+    NetworkingResource,
+    Strategy,
+    with_defaults,
+)
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database, web_console
@@ -207,7 +213,7 @@ def test_reading_token_is_refused_by_every_other_operation(fuzzed: Fuzzed) -> No
     wrong = []
     for operation in BEYOND_VIEWERS:
         answer = fuzzed.send(operation, fuzzed.headers(all_scopes=False))
-        if answer.status_code != 403 or "has not the scope" not in answer.json()["detail"]:
+        if answer.status_code != 403 or "does not have the scope" not in answer.json()["detail"]:
             wrong.append(f"{operation}: {answer.status_code} {answer.text[:200]}")
     assert BEYOND_VIEWERS
     assert not wrong, "\n".join(wrong)
@@ -270,7 +276,9 @@ def _prepare(console: Console) -> str:
     scopes = [word for permission in Permission for word in ("--scope", permission.value)]
     output = io.StringIO()
     with database(console.home):
-        revisions.record_revision("default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC))
+        revisions.record_revision(
+            "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
+        )
         Incident.objects.create(
             pk=NUMBER,
             cluster=ensure_default_cluster(),

@@ -69,7 +69,7 @@ def test_agents_leave_a_sick_auth(demo: Demo) -> None:
     victims = _at(demo, "auth-2")
     assert victims
     tunnels = _proxies(demo)
-    demo.fleet("cut-backend", "auth-2")
+    demo.fleet("block-backend", "auth-2")
     eventually_sync(
         lambda: (
             {agent_id for agent_id, agent in _agents(demo).items() if agent["state"] == "stranded"} == victims
@@ -77,7 +77,7 @@ def test_agents_leave_a_sick_auth(demo: Demo) -> None:
         seconds=PATIENCE,
     )
 
-    done = _reconnect(demo, "--auth", "auth-2", "--pace", "hold=1")
+    done = _reconnect(demo, "--auth", "auth-2", "--setting", "hold=1")
     assert (done["state"], done["ok"], done["failed"]) == ("verified", len(victims), 0)
     change = demo.get(f"changes/{done['id']}")
     assert change["plan"]["leaving"] == {"auth-2": len(victims)}
@@ -88,4 +88,4 @@ def test_agents_leave_a_sick_auth(demo: Demo) -> None:
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
     assert not _at(demo, "auth-2")
     assert _proxies(demo) == tunnels
-    demo.fleet("restore-backend", "auth-2")
+    demo.fleet("unblock-backend", "auth-2")

@@ -99,7 +99,7 @@ class Installation:
         ready = json.loads(self._said("simulate").splitlines()[0])
         self.env["REFLOAT_AUTHS"] = ",".join(ready["auths"])
         console = self._spawn("console", sys.executable, "manage.py", "console", "--port", str(self.port))
-        self._await("console", console, "Ctrl-C ends everything")
+        self._await("console", console, "Ctrl-C stops everything")
 
     def end(self) -> None:
         """End both, and see that nothing is left."""
@@ -273,14 +273,14 @@ def test_killed_paused_resumed_aborted(installation: Installation, page: Page) -
     until(lambda: one.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
 
     said = one.api(f"{change}/progress")
-    assert "did not move" in said["detail"]
+    assert "agents failed" in said["detail"]
     expect(page.locator("#change-state .tag")).to_have_text("failed")
-    expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS:,} of {AGENTS:,} done")
+    expect(page.locator("#campaign .status-line")).to_contain_text(f"{AGENTS:,} of {AGENTS:,} agents")
     assert said["ok"] + said["failed"] + said["skipped"] == said["done"] == said["total"] == AGENTS
     assert said["ok"] >= 300
     assert said["failed"] > 0
     book = json.loads(one.fleet("advice", "--json"))
-    told = one.count("asked_at is not null and reason not like 'its tunnel had gone%'")
+    told = one.count("asked_at is not null and reason not like 'the agent''s tunnel had closed%'")
     assert list(book["agents"].values()) == [told]
     assert said["ok"] + said["failed"] <= told < AGENTS
     assert (book["most"], book["fewest"]) == (1, 2)

@@ -1,4 +1,7 @@
-"""GEP-3440's conformance, by its names, of the gateway and both interceptors; docs/conformance.md says the same."""
+"""GEP-3440's conformance, by its names, of the gateway and both interceptors.
+
+docs/reference/conformance.md says the same.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,6 @@ def test_conformance(group: str, subject: str, results: Results) -> None:
 
 def test_report_says_what_was_seen(results: Results) -> None:
     """Else: `python -m tests.flow.conformance` writes it anew."""
-    written = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "reference" / "conformance.md").read_text(encoding="utf-8")
 
     assert conformance.report(results) in written

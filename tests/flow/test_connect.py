@@ -50,7 +50,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def test_curl_through_the_tunnel(fleet: Fleet) -> None:
-    """`curl --proxytunnel`, as docs/connect.md has it."""
+    """`curl --proxytunnel`, as docs/reference/connect.md has it."""
     skip_without(CURL)
     url = "http://web.agent-2/some/page"
     argv = ["curl", "-sS", "--proxytunnel", "-x", f"http://{fleet.connect}", url]
@@ -58,7 +58,7 @@ def test_curl_through_the_tunnel(fleet: Fleet) -> None:
     assert (done.returncode, done.stdout) == (0, b"page /some/page\n"), done.stderr
     argv[-1] = "http://web.agent-9/"
     done = subprocess.run([*argv, "-v"], capture_output=True, timeout=PATIENCE, check=False)
-    assert b"404 no agent 'agent-9' has a tunnel to this proxy" in done.stderr
+    assert b"404 agent 'agent-9' has no tunnel to this proxy" in done.stderr
 
 
 def test_ssh_through_the_tunnel(fleet: Fleet) -> None:
@@ -91,9 +91,9 @@ def test_bytes_whole_and_half_closed(fleet: Fleet) -> None:
 def test_what_cannot_be(fleet: Fleet) -> None:
     """A service that is down, one that is none, a host of the network: a sentence each, in ours and in HTTP."""
     for target, status, why in (
-        ("down.agent-1", "502", "127.0.0.1:1 cannot be reached"),
+        ("down.agent-1", "502", "cannot connect to 127.0.0.1:1"),
         ("ftp.agent-1", "502", "exposes no service 'ftp'"),
-        ("127.0.0.1", "400", "is an address"),
+        ("127.0.0.1", "400", "is an IP address"),
     ):
         sock, line = fleet.ask(target)
         sock.close()

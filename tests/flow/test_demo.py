@@ -53,7 +53,7 @@ def test_frozen_proxy_shows_and_thawed_proxy_heals(whole_demo: Demo) -> None:
 
         eventually_sync(lambda: causes() == {proxy["id"]})
     finally:
-        whole_demo.fleet("thaw", "proxy-1")
+        whole_demo.fleet("resume", "proxy-1")
 
     whole_demo.await_counts({"healthy": AGENTS})
     produced(Database(whole_demo.home), verdicts=("stranded", "healthy"), causes=("proxy",))
@@ -174,7 +174,7 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
         )
         # Incidents of the tests before this one are in the other lists too: only this one is a proxy's.
         produced(home, incident_causes=("proxy",))
-        demo.fleet("thaw", "proxy-1")
+        demo.fleet("resume", "proxy-1")
         demo.fleet("undrain", "proxy-2")
 
 

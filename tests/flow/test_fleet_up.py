@@ -281,7 +281,7 @@ def test_freeze_the_proxy_is_silent_and_out_of_rotation_until_thawed(fleet: Flee
     assert fleet.silent("proxy-1")
     eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-2"})
     assert fleet.connections("proxy") >= before
-    fleet.do("thaw", "proxy-1")
+    fleet.do("resume", "proxy-1")
     eventually_sync(lambda: fleet.in_rotation("proxy") == {"proxy-1", "proxy-2"})
     eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
 
@@ -302,12 +302,12 @@ def test_cut_backend_the_auth_turns_unready_its_agents_leave_and_it_recovers(
     fleet: Fleet, groups: list[Group], hold: list[str]
 ) -> None:
     """No heartbeat reaches the backend: /readyz is 503, new connections go elsewhere, and so do agents, for good."""
-    fleet.do("cut-backend", *hold, "auth-1")
+    fleet.do("block-backend", *hold, "auth-1")
     assert fleet.ps()["auth-1"]["faults"] == [f"backend {'hold' if hold else 'cut'}"]
     eventually_sync(lambda: fleet.readyz("auth-1") == 503)
     eventually_sync(lambda: fleet.in_rotation("auth") == {"auth-2"})
     eventually_sync(lambda: all(group.at(fleet, "auth-2") for group in groups))
-    fleet.do("restore-backend", "auth-1")
+    fleet.do("unblock-backend", "auth-1")
     eventually_sync(fleet.whole)
     assert all(group.at(fleet, "auth-2") for group in groups)
 
@@ -317,7 +317,7 @@ def test_freeze_an_auth_its_agents_leave(fleet: Fleet, groups: list[Group]) -> N
     eventually_sync(lambda: all(group.at(fleet, "auth-2") for group in groups))
     fleet.do("freeze", "auth-2")
     eventually_sync(lambda: all(group.at(fleet, "auth-1") for group in groups))
-    fleet.do("thaw", "auth-2")
+    fleet.do("resume", "auth-2")
     eventually_sync(fleet.whole)
 
 
@@ -361,7 +361,7 @@ def test_unknown_name_does_nothing_to_anybody(fleet: Fleet) -> None:
     """All names are looked at first."""
     wrong = program(fleet.home, "freeze", "proxy-1", "proxy-9")
     assert wrong.returncode == 2
-    assert "no 'proxy-9' in fleet default; there are: " in wrong.stderr
+    assert "'proxy-9' was not found in fleet default; its processes: " in wrong.stderr
     assert fleet.ps()["proxy-1"]["state"] == "running"
 
 
@@ -384,7 +384,7 @@ def test_start_fails_one_line_with_the_log_and_nothing_left(tmp_path: Path) -> N
     failed = program(tmp_path, "up", *shape, **{RFD_VARIABLE: "{"})
     assert failed.returncode == 2
     assert len(failed.stderr.strip().splitlines()) == 1
-    assert failed.stderr.startswith("refloat: auth-1 ended with code 2 before it was ready: ")
+    assert failed.stderr.startswith("refloat: auth-1 ended with exit code 2 before it was ready: ")
     assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in failed.stderr
     assert refloat(tmp_path, "ps").code == 2
 
@@ -415,4 +415,4 @@ def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 2
-    assert said == "refloat: stopped before everything was ready\n"
+    assert said == "refloat: interrupted before all processes were ready\n"

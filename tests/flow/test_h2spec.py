@@ -1,4 +1,4 @@
-"""The gateway under h2spec, and HAProxy under the same cases beside it. docs/gateway.md has the result."""
+"""The gateway under h2spec, and HAProxy under the same cases beside it. docs/reference/gateway.md has the result."""
 
 from __future__ import annotations
 

@@ -158,9 +158,9 @@ def test_frozen_auth_is_the_one_cause_of_its_proxies_and_their_agents(scene: Sce
 
     down = scene.until(harmed)
     for name in ("proxy-1", "proxy-2"):
-        assert view(down, name).sentence.endswith(": auth-1, through which it heartbeats, does not answer.")
+        assert view(down, name).sentence.endswith(": its auth auth-1 is not responding.")
     sentence = scene.reader.agent(down, 0).verdict.sentence
-    assert "because auth-1, through which it heartbeats, does not answer" in sentence
+    assert "because its auth auth-1 is not responding" in sentence
 
     scene.freeze(frozen=False)
     after = scene.until(all_well)

@@ -14,7 +14,13 @@ from django.core.management import call_command
 
 from fleet.changes.networking import revisions
 from fleet.models.incidents import Incident
-from fleet.protocol.networking.config import ORIGIN_LABEL, NetworkingConfig, NetworkingResource, Strategy, with_defaults
+from fleet.protocol.networking.config import (
+    ORIGIN_LABEL,
+    NetworkingConfig,
+    NetworkingResource,
+    Strategy,
+    with_defaults,
+)
 from fleet.vocabulary.verdicts import State
 from tests.fakes.record import fill
 from tests.flow.alerting import sql
@@ -210,9 +216,9 @@ def test_acts_on_accounts(person: Person) -> None:
     with database(person.console.home):
         call_command("user", "create", "eve", "--role", "viewer")
         call_command("user", "role", "eve", "operator")
-        call_command("user", "off", "eve")
-        call_command("user", "on", "eve")
-        call_command("cluster", "set", "default", "--second-approver", "no")
+        call_command("user", "disable", "eve")
+        call_command("user", "enable", "eve")
+        call_command("cluster", "set", "default", "--require-review", "no")
     produced(
         Database(person.console.home),
         actions=(

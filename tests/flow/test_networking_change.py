@@ -193,19 +193,19 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
 
     alice, bob = _signed_in(chromium, fleet), _signed_in(chromium, fleet)
     alice.check("#id_graceful_tunnel_closing")
-    alice.click("text=Plan this change")
+    alice.click("text=Preview change")
     expect(alice.locator("h1")).to_have_text(f"Close {AGENTS} tunnels of {AGENTS} agents?")
     first = _confirm(alice, fleet, "too many tunnels")
     _await_state(fleet, first, "verifying", "verified")
 
     bob.fill("#id_keep_alive_count_max", "5")
-    bob.click("text=Plan this change")
+    bob.click("text=Preview change")
     row = bob.locator("#three-way tr", has_text="graceful_tunnel_closing")
     expect(row).to_contain_text("on")
-    bob.click("text=Rebase my change")
+    bob.click("text=Rebase change")
     expect(bob.locator("#id_graceful_tunnel_closing")).to_be_checked()
     expect(bob.locator("#id_keep_alive_count_max")).to_have_value("5")
-    bob.click("text=Plan this change")
+    bob.click("text=Preview change")
     second = _confirm(bob, fleet, "lossy network")
     assert _await_state(fleet, second, "verified", "failed")["state"] == "verified"
     spec = fleet.get("networking-config")["document"]["spec"]
@@ -218,7 +218,7 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
         user.leave()
 
     done = _await_state(fleet, first, "verified", "failed")
-    assert (done["state"], done["detail"]) == ("verified", f"{AGENTS} tunnels closed, as foreseen")
+    assert (done["state"], done["detail"]) == ("verified", f"{AGENTS} tunnels closed, as expected")
     assert done["plan"]["closing"]["closes"] == [AGENTS, AGENTS]
     eventually_sync(lambda: _closed(fleet) - closed_before == AGENTS, seconds=PATIENCE)
     eventually_sync(lambda: _tunnels(fleet) == [1] * AGENTS, seconds=PATIENCE)
@@ -231,7 +231,7 @@ def test_closing_toggled_in_the_browser_by_two_people(fleet: Demo, chromium: Bro
 
     # Taken back in the terminal: what bob changed, on top of what alice wrote.
     said = _terminal(fleet, "undo", str(second), "--verify")
-    assert said.startswith("verified, written as revision")
+    assert said.startswith("verified · written as revision")
     spec = fleet.get("networking-config")["document"]["spec"]
     assert (spec["graceful_tunnel_closing"], spec["keep_alive_count_max"]) == (True, 3)
     assert fleet.get(f"changes/{second}")["state"] == "undone"

@@ -295,7 +295,7 @@ def test_fleet_that_is_not(fleet: Fleet) -> None:
             *("refloat_auth_http_requests", "refloat_auth_http_connections_closed"),
         ),
     )
-    fleet.do("thaw", "backend")
+    fleet.do("resume", "backend")
 
 
 def _get(url: str) -> int:

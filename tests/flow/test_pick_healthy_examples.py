@@ -1,4 +1,4 @@
-"""The examples of docs/pick-healthy.md are programs that run."""
+"""The examples of docs/reference/pick-healthy.md are programs that run."""
 
 from __future__ import annotations
 

@@ -109,19 +109,19 @@ def test_rollout_makes_agents_move_by_themselves(demo: Demo) -> None:
     victims = _at(demo, "auth-2")
     assert victims
 
-    demo.fleet("cut-backend", "auth-2")
+    demo.fleet("block-backend", "auth-2")
     eventually_sync(
         lambda: {one["id"] for one in _agents(demo) if one["state"] == "stranded"} == victims,
         seconds=PATIENCE,
     )
     stranded = next(one for one in _agents(demo) if one["id"] in victims)
     assert (stranded["recovery"], stranded["auth"]["name"]) == ("only-if-cause-recovers", "auth-2")
-    assert "not by itself, only if auth-2 recovers" in _page(demo, f"/agents/{stranded['id']}/")
-    demo.fleet("restore-backend", "auth-2")
+    assert "Recovers when auth-2 recovers" in _page(demo, f"/agents/{stranded['id']}/")
+    demo.fleet("unblock-backend", "auth-2")
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
     eventually_sync(lambda: set(_runs(demo).values()) == {("free", "default")}, seconds=PATIENCE)
 
-    done = _policies(demo, "auth", f"grpc-client-lb-policy={json.dumps(POLICY)}", "--settle", "1")
+    done = _policies(demo, "auth", f"grpc-client-lb-policy={json.dumps(POLICY)}", "--soak-time", "1")
     assert (done["state"], done["done"], done["failed"]) == ("verified", 3, 0)
     change = demo.get(f"changes/{done['id']}")
     assert [one["name"] for one in change["plan"]["restarts"]] == ["auth-1", "auth-2", "auth-3"]
@@ -130,15 +130,15 @@ def test_rollout_makes_agents_move_by_themselves(demo: Demo) -> None:
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
     _crowd(demo, "auth-2")
 
-    demo.fleet("cut-backend", "auth-2")
+    demo.fleet("block-backend", "auth-2")
     eventually_sync(lambda: not _at(demo, "auth-2"), seconds=PATIENCE)
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)
-    demo.fleet("restore-backend", "auth-2")
+    demo.fleet("unblock-backend", "auth-2")
 
     eventually_sync(
         lambda: all(one["state"] == "ok" for one in demo.get("instances")["instances"]), seconds=PATIENCE
     )
-    done = _policies(demo, "auth", "grpc-client-lb-policy=", "--settle", "1")
+    done = _policies(demo, "auth", "grpc-client-lb-policy=", "--soak-time", "1")
     assert (done["state"], done["done"]) == ("verified", 3)
     eventually_sync(lambda: set(_runs(demo).values()) == {("free", "default")}, seconds=PATIENCE)
     produced(
@@ -156,7 +156,7 @@ def _crowd(demo: Demo, auth: str) -> None:
         return
     others = [name for name in ("auth-1", "auth-3") if _at(demo, name)]
     for name in others[:1]:
-        demo.fleet("cut-backend", name)
+        demo.fleet("block-backend", name)
         eventually_sync(lambda: bool(_at(demo, auth)), seconds=PATIENCE)
-        demo.fleet("restore-backend", name)
+        demo.fleet("unblock-backend", name)
     demo.await_counts({"healthy": AGENTS}, seconds=PATIENCE)

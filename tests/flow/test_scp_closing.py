@@ -162,7 +162,7 @@ def _log(fleet: Fleet) -> str:
 
 def _closing(fleet: Fleet) -> re.Match[str] | None:
     """Return the line of the agent's log on the tunnel that takes nobody new from now on."""
-    pattern = r"tunnel\.closing: agent-1: proxy \S+: (?P<reason>\w+), (?P<sessions>\d+) sessions on it"
+    pattern = r"tunnel\.closing: agent-1: proxy \S+: (?P<reason>\w+), (?P<sessions>\d+) open sessions"
     return re.search(pattern, _log(fleet))
 
 

@@ -80,7 +80,7 @@ class Ground:
             started = self._stack.enter_context(ours)
             self.target(whose_target, started.address, service)
             if whose_target == "go":
-                started.peer.await_words(rf"target {_NAME}.* came")
+                started.peer.await_words(rf"target {_NAME}.* registered")
             return started.address
         theirs = go_tunnel.server(self._folder, tls=self._keys, mutual=self._mutual)
         server = self._stack.enter_context(theirs)
@@ -176,7 +176,7 @@ def test_large_transfer_from_our_server_to_their_target(
     ground = Ground(tmp_path, stack, security)
     server = ground.serving_forward()
     ground.target("go", server.address, checked.address)
-    server.peer.await_words(rf"target {_NAME}.* came")
+    server.peer.await_words(rf"target {_NAME}.* registered")
     _transfer_and_end(checked, server.forwards[_TARGET], 256 * _MIB)
 
 
@@ -207,7 +207,7 @@ def test_many_sessions_at_once_with_their_target(
     ground = Ground(tmp_path, stack, "plain")
     server = ground.serving_forward()
     ground.target("go", server.address, checked.address)
-    server.peer.await_words(rf"target {_NAME}.* came")
+    server.peer.await_words(rf"target {_NAME}.* registered")
     socks = [connect(server.forwards[_TARGET]) for _ in range(40)]
     for turn, sock in enumerate(socks):
         transfer(sock, 1000 + turn)
@@ -224,13 +224,13 @@ def test_killed_target_of_theirs_is_an_abort_to_its_user(
     server = ground.serving_forward()
     theirs = go_tunnel.target(tmp_path, server.address, {(_NAME, _KIND): checked.address})
     peer = stack.enter_context(theirs)
-    server.peer.await_words(rf"target {_NAME}.* came")
+    server.peer.await_words(rf"target {_NAME}.* registered")
     with connect(server.forwards[_TARGET]) as sock:
         transfer(sock, _MIB)
         peer.process.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionResetError):
             sock.recv(1)
-    server.peer.await_words(rf"target {_NAME}.* is gone")
+    server.peer.await_words(rf"target {_NAME}.* deregistered")
 
 
 def test_target_of_theirs_whose_service_is_down_comes_back(
@@ -241,11 +241,11 @@ def test_target_of_theirs_whose_service_is_down_comes_back(
     server = ground.serving_forward()
     port = valkey.free_port()
     ground.target("go", server.address, f"127.0.0.1:{port}")
-    server.peer.await_words(rf"target {_NAME}.* came")
+    server.peer.await_words(rf"target {_NAME}.* registered")
     # The reset may come before the connection is told to be there.
     with pytest.raises(ConnectionResetError), connect(server.forwards[_TARGET]) as sock:
         sock.recv(1)
-    server.peer.await_words(rf"target {_NAME}.* is gone")
+    server.peer.await_words(rf"target {_NAME}.* deregistered")
     stack.enter_context(service(port))
 
     def works() -> bool:
@@ -329,7 +329,7 @@ def test_refused_target_is_ours_when_its_owner_is_gone(
         assert f'"refused": {{"{_TARGET}": ' in second.peer.said()
         first.peer.process.send_signal(signal.SIGKILL)
         first.peer.process.wait(60)
-    second.peer.await_words(rf"target {_NAME} \({_KIND}\) registered after it was refused")
+    second.peer.await_words(rf"target {_NAME} \({_KIND}\) is registered now, after it was refused")
     flags = ("--forward", f"127.0.0.1:0={_TARGET}")
     dialler = stack.enter_context(our_tunnel.dial(tmp_path, server.address, *flags))
     with connect(dialler.forwards[_TARGET]) as sock:

@@ -1,4 +1,5 @@
-"""docs/architecture.md draws the layers that the import contracts hold, and no folder outgrows its listing."""
+"""docs/explanation/architecture.md draws the layers that the import contracts hold, and no folder outgrows its
+listing."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _STEP = re.compile(r"`([\w/-]+\.(?:py|js))`: `(?:\w+\.)?(\w+)`")
 
 def _drawn(container: str) -> list[str]:
     """The lines of the block that follows the first sentence with the container's name and a colon."""
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
     block = re.search(rf"`{re.escape(container)}`:\n\n```\n(.*?)\n```", text, re.DOTALL)
     return block[1].splitlines() if block else []
 
@@ -33,7 +34,7 @@ def test_layers_are_drawn_as_they_are_held() -> None:
 
 def test_walks_name_functions_that_exist() -> None:
     """A step that the code no longer has would mislead the reader."""
-    steps = _STEP.findall((ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    steps = _STEP.findall((ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8"))
     assert len(steps) > 20
     for path, name in steps:
         texts = [(ROOT / file).read_text("utf-8") for file in tracked() if file.endswith(f"/{path}")]

@@ -14,7 +14,7 @@ from fleet.management import programs
 from tests.meta.house import ROOT
 
 _DEPLOY = ROOT / "deploy"
-_KNOWN = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
+_KNOWN = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/reference/settings.md").read_text(), re.MULTILINE)
 
 
 def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:

@@ -41,13 +41,13 @@ def test_settings_are_found() -> None:
 
 @pytest.mark.parametrize("name", _settings())
 def test_setting_is_documented(name: str) -> None:
-    """docs/settings.md has a row for every environment variable the settings read."""
-    assert f"| `{name}` |" in _read("docs/settings.md")
+    """docs/reference/settings.md has a row for every environment variable the settings read."""
+    assert f"| `{name}` |" in _read("docs/reference/settings.md")
 
 
 def test_documented_settings_exist() -> None:
-    """No row in docs/settings.md names a variable nobody reads."""
-    documented = re.findall(r"^\| `([A-Z_]+)` \|", _read("docs/settings.md"), re.MULTILINE)
+    """No row in docs/reference/settings.md names a variable nobody reads."""
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", _read("docs/reference/settings.md"), re.MULTILINE)
 
     assert set(documented) - {"FAULTS", "VENV"} <= set(_settings())
 
@@ -68,24 +68,56 @@ def test_makefile_targets_are_in_the_readme_or_contributing() -> None:
     assert not [t for t in targets if t != "help" and f"make {t}" not in prose]
 
 
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_documents_hold() -> None:
-    """A relative link in a Markdown file leads to a file."""
-    dead = [
-        f"{name} -> {target}"
-        for name in tracked()
-        if name.endswith(".md")
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", _read(name))
-        if not ((ROOT / name).parent / target).exists()
-    ]
+    """A relative link in a Markdown file leads to a file, and to a heading of it."""
+    dead = []
+    for name in (name for name in tracked() if name.endswith(".md")):
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", _read(name)):
+            page = (ROOT / name).parent / target if target else ROOT / name
+            if not page.exists() or (anchor and anchor not in _anchors(page)):
+                dead.append(f"{name} -> {target}#{anchor}")
+
+    assert not dead, ", ".join(dead)
+
+
+#: A page that code names, and the heading that it quotes: `docs/PAGE.md, "Heading"`.
+_REFERENCE = re.compile(r"(?<![\w/])(docs/[\w/.-]+\.md)(?:,?\s+#?\s*[\"*]([A-Z][^\"*\n]{2,50})[\"*])?")
+
+
+def test_references_from_code_hold() -> None:
+    """Docstrings, comments and templates name pages that exist, and headings of them."""
+    dead = []
+    for name in tracked():
+        if name.startswith(("docs/", "CHANGELOG", "tests/meta/")) or not (ROOT / name).is_file():
+            continue
+        for page, heading in _REFERENCE.findall((ROOT / name).read_text(encoding="utf-8", errors="replace")):
+            headings = re.findall(r"^#+ (.+)$", _read(page), re.MULTILINE) if (ROOT / page).exists() else None
+            if headings is None or (heading and heading not in headings):
+                dead.append(f"{name} -> {page} {heading}")
 
     assert not dead, ", ".join(dead)
 
 
 def test_index_leads_to_every_document() -> None:
-    """No page of docs/ is found by chance only."""
-    pages = {Path(name).name for name in tracked() if re.fullmatch(r"docs/\w+\.md", name)} - {"index.md"}
+    """Every page of docs/ is linked from the index."""
+    pages = {name.removeprefix("docs/") for name in tracked() if re.fullmatch(r"docs/.+\.md", name)} - {
+        "index.md"
+    }
 
     assert not {page for page in pages if f"]({page})" not in _read("docs/index.md")}
+
+
+def test_site_lists_every_document() -> None:
+    """mkdocs.yml has the pages that docs/ has."""
+    pages = {name.removeprefix("docs/") for name in tracked() if re.fullmatch(r"docs/.+\.md", name)}
+
+    assert set(re.findall(r"\S+\.md", _read("mkdocs.yml"))) == pages
 
 
 #: Flags of programs of others, which documents name.
@@ -137,9 +169,8 @@ def test_events_are_found() -> None:
 
 @pytest.mark.parametrize("event", _events())
 def test_event_is_documented(event: str) -> None:
-    """docs/flow.md has a row for each event, docs/live.md says what a page does with it."""
-    assert f"| `{event}` |" in _read("docs/flow.md")
-    assert f"`{event}" in _read("docs/live.md") or f'"{event}"' in _read("docs/live.md")
+    """docs/reference/live.md has a row for each event."""
+    assert f"| `{event}` |" in _read("docs/reference/live.md").partition("## Messages")[0]
 
 
 def _distribution(requirement: str) -> str:

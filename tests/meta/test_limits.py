@@ -1,6 +1,7 @@
 """Every door with every role and a limit by cluster: pages, API, metrics, audit, bodies of POST, messages of sockets.
 
-docs/access.md, "Limits by cluster". One user and one session for each role; each visitor is limited to one of two
+docs/reference/access.md, "Cluster limits". One user and one session for each role; each visitor is limited to one of
+two
 clusters, in which there is one object of every kind, as there is in the other one and in the installation.
 """
 

@@ -24,7 +24,7 @@ _TELEPORTS = {
 
 def _documented(name: str) -> bool:
     spelled = re.compile(rf"`{name}(_total)?(\{{[a-z_,]+\}})?`")
-    return any(spelled.search(page.read_text(encoding="utf-8")) for page in (ROOT / "docs").glob("*.md"))
+    return any(spelled.search(page.read_text(encoding="utf-8")) for page in (ROOT / "docs").rglob("*.md"))
 
 
 def test_metrics_are_found() -> None:

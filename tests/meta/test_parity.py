@@ -1,4 +1,4 @@
-"""What operators do on pages they can do by the API, or docs/api.md names it as a page's alone."""
+"""What operators do on pages they can do by the API, or docs/reference/api.md names it as a page's alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPERATIONS: Mapping[str, str] = {
     "incident": "/incidents/{number}/acknowledge",
     "silences": "/silences",
 }
-#: By page with a form that no operation replaces: its row in docs/api.md, "On pages only".
+#: By page with a form that no operation replaces: its row in docs/reference/api.md, "Actions without an API".
 _PAGES_ONLY: Mapping[str, str] = {
     "channels": "notification channels",
     "channel": "notification channels",
@@ -56,8 +56,8 @@ def test_operations_are_posts_of_the_api() -> None:
 
 
 def test_forms_without_an_operation_are_documented() -> None:
-    """docs/api.md has a row for each under *On pages only*."""
-    document = (ROOT / "docs/api.md").read_text(encoding="utf-8")
-    section = document.partition("## On pages only")[2]
+    """docs/reference/api.md has a row for each under *Actions without an API*."""
+    document = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    section = document.partition("## Actions without an API")[2]
     for words in _PAGES_ONLY.values():
         assert f"| {words}" in section

@@ -1,4 +1,6 @@
-"""Whatever the program has a word for happens: in the running system, in a flow test. docs/tests.md, "Producers".
+"""Whatever the program has a word for happens: in the running system, in a flow test.
+
+docs/reference/tests.md, "Producers".
 
 This test reads the lines `produced(...)` of the flow tests, without running them. That they hold is seen when they run.
 """

@@ -1,4 +1,4 @@
-"""Every vocabulary of what happens, read from the program itself: docs/tests.md, "Producers".
+"""Every vocabulary of what happens, read from the program itself: docs/reference/tests.md, "Producers".
 
 A flow test makes each member happen, and says so: `tests/flow/producers.py`.
 """
@@ -19,7 +19,8 @@ from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.meta.house import ROOT, tracked
 
 _METRIC_CLASSES = (
-    "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily|TunnelPlaces|AuthPlaces"
+    "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily"
+    "|TunnelCountCollector|AgentAuthCollector"
 )
 _METRIC = re.compile(rf"\b(?:{_METRIC_CLASSES})\(\s*\"([a-z0-9_]+)\"")
 #: Where what browsers are told of is published, and where the frames of the live link are made.
